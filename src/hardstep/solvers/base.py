@@ -4,7 +4,9 @@ Rows are particles, columns are polytope vertices. Every solver returns rows tha
 row mass 1/P (a solver that stopped early may be off; the step divides by the realised sums).
 """
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -25,9 +27,14 @@ class Plan(NamedTuple):
     converged: bool = True
 
 
-class Solver(Protocol):
+class Solver(ABC):
     """Turns costs (P, V) into a plan at a temperature."""
 
+    @abstractmethod
     def solve(self, costs: Tensor, temperature: float, warm: Potentials | None = None) -> Plan:
         """The plan; `warm` holds the potentials of the previous solve, where there was one."""
-        ...
+
+    def bind(self, block_sizes: Sequence[int]) -> "Solver":
+        """This solver for particles that come in blocks (one per tensor) of these sizes."""
+        del block_sizes  # only `Blockwise` tells blocks apart
+        return self
