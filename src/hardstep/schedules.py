@@ -78,7 +78,7 @@ class PowerDecay:
             raise ConfigError(f"PowerDecay: exponent must be >= 0, got {self.exponent}")
 
     def __call__(self, step: int) -> float:
-        return self.start * float(step + 1) ** -self.exponent
+        return self.start * math.pow(step + 1, -self.exponent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,27 @@
+"""Data sets with a guarded test part, and seeded minibatches over them."""
+
+from hardstep.data.archives import Archive, cache_folder, download, locate
+from hardstep.data.base import DataSet, Split, concatenate, hold_out
+from hardstep.data.batches import Batches
+from hardstep.data.digits import digits, digits_and_negatives, load_digits
+from hardstep.data.idx import read_idx
+from hardstep.data.vision import fashion_mnist, mnist, mnist_and_fashion
+
+__all__ = [
+    "Archive",
+    "Batches",
+    "DataSet",
+    "Split",
+    "cache_folder",
+    "concatenate",
+    "digits",
+    "digits_and_negatives",
+    "download",
+    "fashion_mnist",
+    "hold_out",
+    "load_digits",
+    "locate",
+    "mnist",
+    "mnist_and_fashion",
+    "read_idx",
+]

@@ -1,0 +1,95 @@
+"""What a data set is: three splits, the last of them under guard.
+
+The test part is for one number at the very end. `DataSet.open_test` hands it out once and
+refuses ever after, so that a loop, a sweep or a second look cannot tune on it by accident.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hardstep.errors import ConfigError, DataError
+from hardstep.seeds import generator
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Examples that are used together: inputs (N, ...) float and labels (N,) long."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(f"Split: {len(self.inputs)} inputs but {len(self.labels)} labels")
+        if not self.inputs.is_floating_point():
+            raise DataError(f"Split: inputs must be floating point, got {self.inputs.dtype}")
+        if self.labels.dtype != torch.long:
+            raise DataError(f"Split: labels must be torch.long, got {self.labels.dtype}")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, index: Tensor) -> "Split":
+        """The examples at these positions, in that order."""
+        return Split(self.inputs[index], self.labels[index])
+
+
+class DataSet:
+    """Train and validation parts to use freely, and a test part to open once."""
+
+    def __init__(
+        self, name: str, train: Split, valid: Split, test: Split, num_classes: int
+    ) -> None:
+        self.name = name
+        self.train = train
+        self.valid = valid
+        self.num_classes = num_classes
+        self._test = test
+        self._opened = False
+
+    @property
+    def test_was_opened(self) -> bool:
+        """Whether the test part has been handed out."""
+        return self._opened
+
+    def open_test(self) -> Split:
+        """The test part, the first time.
+
+        Raises:
+            DataError: when it was opened before.
+        """
+        if self._opened:
+            raise DataError(
+                f"DataSet {self.name}: the test part was opened before and is touched once; "
+                "keep the first result, or choose between models on `valid`"
+            )
+        self._opened = True
+        return self._test
+
+    def __repr__(self) -> str:
+        return (
+            f"DataSet({self.name}: {len(self.train)} train, {len(self.valid)} valid, "
+            f"{len(self._test)} test, {self.num_classes} classes)"
+        )
+
+
+def concatenate(first: Split, second: Split) -> Split:
+    """The examples of both, the first ones first."""
+    return Split(torch.cat([first.inputs, second.inputs]), torch.cat([first.labels, second.labels]))
+
+
+def hold_out(split: Split, seed: int, fraction: float = 0.1) -> tuple[Split, Split]:
+    """What is left and the held-out fraction (rounded down), chosen by the seed only.
+
+    Raises:
+        ConfigError: when either part would be empty.
+    """
+    count = int(fraction * len(split))
+    if not 0 < count < len(split):
+        raise ConfigError(
+            f"hold_out: fraction {fraction} of {len(split)} examples leaves one part empty"
+        )
+    order = torch.randperm(len(split), generator=generator(seed, "validation"))
+    return split.select(order[count:]), split.select(order[:count])

@@ -1,0 +1,65 @@
+"""Minibatches whose order is a function of (seed, epoch) and of nothing else.
+
+Epoch e visits the examples in the order of a permutation drawn for (seed, e) alone, cut into
+batches of `batch_size`; the last, partial batch is kept. So batch i of epoch e can be had
+directly, which is how an interrupted run resumes in the middle of an epoch.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from hardstep.data.base import Split
+from hardstep.errors import ConfigError
+from hardstep.seeds import generator
+
+
+class Batches:
+    """Iterates over one epoch of a split; prefer it to a `DataLoader` for data held in memory.
+
+    Iterating twice without `set_epoch` in between gives the same batches twice.
+    """
+
+    def __init__(self, split: Split, batch_size: int, seed: int, shuffle: bool = True) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"Batches: batch_size must be at least 1, got {batch_size}")
+        if len(split) == 0:
+            raise ConfigError("Batches: the split has no examples")
+        self.split = split
+        self.batch_size = batch_size
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that iteration goes through."""
+        self.epoch = epoch
+
+    def batch(self, epoch: int, index: int) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of one batch, as iteration over that epoch would give them.
+
+        Raises:
+            ConfigError: when the epoch has no such batch.
+        """
+        if not 0 <= index < len(self):
+            raise ConfigError(f"Batches: index must lie in 0..{len(self) - 1}, got {index}")
+        return self._cut(self._order(epoch), index)
+
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = self._order(self.epoch)
+        for index in range(len(self)):
+            yield self._cut(order, index)
+
+    def _order(self, epoch: int) -> Tensor:
+        if not self.shuffle:
+            return torch.arange(len(self.split))
+        return torch.randperm(len(self.split), generator=generator(self.seed, "batches", epoch))
+
+    def _cut(self, order: Tensor, index: int) -> tuple[Tensor, Tensor]:
+        start = index * self.batch_size
+        part = self.split.select(order[start : start + self.batch_size])
+        return part.inputs, part.labels

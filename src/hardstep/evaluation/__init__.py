@@ -1,0 +1,29 @@
+"""Losses of candidates: objectives, evaluators and the candidates themselves."""
+
+from hardstep.evaluation.base import (
+    Evaluator,
+    LossFunction,
+    ModelObjective,
+    Objective,
+    Problem,
+)
+from hardstep.evaluation.batched import Batched
+from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.isolation import isolated
+from hardstep.evaluation.onebyone import OneByOne
+
+__all__ = [
+    "Batched",
+    "Candidates",
+    "ClosureObjective",
+    "Evaluator",
+    "FunctionObjective",
+    "LossFunction",
+    "ModelObjective",
+    "Objective",
+    "OneByOne",
+    "Problem",
+    "Span",
+    "isolated",
+]

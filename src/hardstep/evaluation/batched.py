@@ -1,0 +1,175 @@
+"""Many parameter sets per call: `vmap` over stacked tensors.
+
+Only the tensors a candidate changes are stacked; the others are shared, so whatever precedes
+the changed tensor is computed once per tile. Tiles have a fixed number of candidates, since
+matrix products round differently at different shapes: the losses are the same bits whatever
+the memory budget, as long as it holds one tile.
+
+A model that `vmap` cannot run (branches on values, leaves torch, custom kernels) is evaluated
+one candidate at a time, and `note` says why.
+"""
+
+import warnings
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from hardstep.errors import ConfigError, HardstepError
+from hardstep.evaluation.base import Problem
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.isolation import isolated, reseed
+from hardstep.evaluation.onebyone import OneByOne
+
+TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
+MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
+LIVE_VALUES = 4  # intermediate results of the largest size that are alive together
+
+
+class Batched:
+    """The evaluator for ordinary models.
+
+    Args:
+        tile: Candidates per call; by default up to 32, fewer where activations are large.
+        memory_budget: Bytes that one call may take. Where a tile would take more, and after
+            any out-of-memory error, the tile is halved (and last bits may change).
+    """
+
+    def __init__(self, tile: int | None = None, memory_budget: int = 4 << 30) -> None:
+        if tile is not None and tile < 1:
+            raise ConfigError(f"Batched: tile must be at least 1, got {tile}")
+        if memory_budget < 1:
+            raise ConfigError(f"Batched: memory_budget must be positive, got {memory_budget}")
+        self.tile = tile
+        self.memory_budget = memory_budget
+        self.note = "not used yet"
+        self._refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self._bytes: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"
+
+    def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
+        """Losses tile by tile, or one by one where batching is impossible."""
+        if problem.model not in self._refused:
+            try:
+                losses = self._batched(candidates, problem)
+            except HardstepError:
+                raise
+            except Exception as reason:  # anything a user's model may raise under vmap
+                losses = OneByOne().losses(candidates, problem)  # a real fault raises here too
+                self._refused[problem.model] = _first_line(reason)
+            else:
+                self.note = "batched"
+                return losses
+        else:
+            losses = OneByOne().losses(candidates, problem)
+        self.note = f"one candidate at a time: {self._refused[problem.model]}"
+        return losses
+
+    def _batched(self, candidates: Candidates, problem: Problem) -> Tensor:
+        size = self._tile_size(candidates, problem)
+        pieces: list[Tensor] = []
+        for span in candidates.spans():
+            for tile in span.tiles(size):
+                pieces.append(self._halving(candidates, problem, tile))
+        return torch.cat(pieces)
+
+    def _halving(self, candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
+        """A tile's losses; on a memory error, those of its halves."""
+        try:
+            return _run_tile(candidates, problem, tile)
+        except (MemoryError, RuntimeError) as error:
+            length = tile.end - tile.start
+            if length == 1 or not _is_memory_error(error):
+                raise
+            halves = tile.tiles(-(-length // 2))
+        return torch.cat([self._halving(candidates, problem, half) for half in halves])
+
+    def _tile_size(self, candidates: Candidates, problem: Problem) -> int:
+        """Fixed by the model and the batch; the budget only lowers it when it must."""
+        shapes = str(tree_map(lambda leaf: getattr(leaf, "shape", None), problem.inputs))
+        measured = self._bytes.setdefault(problem.model, {})
+        if shapes not in measured:
+            measured[shapes] = _bytes_per_candidate(candidates, problem)
+        bytes_each = measured[shapes]
+        size = self.tile or MAX_TILE
+        while self.tile is None and size > 1 and size * bytes_each > TILE_BYTES:
+            size //= 2
+        while size > 1 and size * bytes_each > self.memory_budget:
+            size //= 2
+        return size
+
+
+def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
+    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
+    changed = candidates.changed(tile)
+    axes = {name: 0 if name in changed else None for name in base}
+    buffers = problem.buffers()
+    shared: dict[str, int | None] = dict.fromkeys(buffers)
+    try:
+        return _run(candidates.seed, problem, base | changed, axes, buffers, shared)
+    except RuntimeError as error:
+        if not buffers or _is_memory_error(error):
+            raise
+        # A forward pass that updates its buffers (BatchNorm) needs a copy per candidate.
+        num = tile.end - tile.start
+        own = {name: torch.stack([buffer] * num) for name, buffer in problem.buffers().items()}
+        return _run(candidates.seed, problem, base | changed, axes, own, dict.fromkeys(own, 0))
+
+
+def _run(
+    seed: int,
+    problem: Problem,
+    tensors: dict[str, Tensor],
+    axes: dict[str, int | None],
+    buffers: dict[str, Tensor],
+    buffer_axes: dict[str, int | None],
+) -> Tensor:
+    call: Callable[..., Tensor] = vmap(problem.loss, in_dims=(axes, buffer_axes), randomness="same")
+    with isolated(problem.model), warnings.catch_warnings():
+        # Operations without a batching rule run in a loop: slower, equally right.
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        reseed(seed)
+        return call(tensors, buffers)
+
+
+class _LargestValue(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the size of the largest result of a forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nbytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.nbytes = max(self.nbytes, result.numel() * result.element_size())
+        return result
+
+
+def _bytes_per_candidate(candidates: Candidates, problem: Problem) -> int:
+    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
+    with isolated(problem.model), _LargestValue() as largest:
+        reseed(candidates.seed)
+        problem.loss(base, problem.buffers())
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())
+    return int(weights + LIVE_VALUES * largest.nbytes)
+
+
+def _is_memory_error(error: BaseException) -> bool:
+    text = str(error)
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:200]

@@ -1,0 +1,101 @@
+"""Objectives that are not a model and a batch: a closure, or a vectorised function."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardstep.errors import ObjectiveError
+from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.isolation import isolated, reseed
+
+CLOSURE_TILE = 32  # candidates whose changed tensors are built together
+FUNCTION_TILE = 4096  # candidates per call of a vectorised function
+
+
+@dataclass(frozen=True, eq=False)
+class ClosureObjective:
+    """A function of nothing that uses the model, or whatever the tensors drive.
+
+    Each candidate's values are written into the tensors, the closure is called, and at the
+    end the original values are put back, also when the closure fails.
+    """
+
+    closure: Callable[[], Any]
+    model: nn.Module | None = None
+
+    def losses(self, candidates: Candidates) -> Tensor:
+        """One call per candidate."""
+        tensors = {name: tensor.detach() for name, tensor in candidates.base.items()}
+        originals = {name: tensor.clone() for name, tensor in tensors.items()}
+        buffers = dict(self.model.named_buffers()) if self.model else {}
+        kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+        shell = self.model if self.model is not None else nn.Module()
+        losses: list[float] = []
+        try:
+            for span in candidates.spans():
+                names = candidates.subspace.blocks[span.block].names
+                for tile in span.tiles(CLOSURE_TILE):
+                    changed = candidates.changed(tile)
+                    for i in range(tile.end - tile.start):
+                        for name, stack in changed.items():
+                            tensors[name].copy_(stack[i])
+                        losses.append(self._call(shell, candidates.seed))
+                        self._restore(buffers, kept)
+                        for name in names:
+                            tensors[name].copy_(originals[name])
+        finally:
+            self._restore(tensors, originals)
+            self._restore(buffers, kept)
+        return torch.tensor(losses, dtype=torch.float64)
+
+    def _call(self, shell: nn.Module, seed: int) -> float:
+        with isolated(shell), torch.no_grad():
+            reseed(seed)
+            return as_number("closure", self.closure())
+
+    @staticmethod
+    def _restore(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+        for name, value in values.items():
+            tensors[name].detach().copy_(value)
+
+
+def as_number(name: str, value: Any) -> float:
+    """A Python float from a float, a 0-d tensor or array."""
+    try:
+        size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)
+        if size == 1:
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    seen = f"shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(value)[:80]
+    raise ObjectiveError(f"{name} must return one number, got {seen}")
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionObjective:
+    """A function of stacked tensors {name: (N, *shape)} that returns (N,) losses."""
+
+    function: Callable[[dict[str, Tensor]], Any]
+
+    def losses(self, candidates: Candidates) -> Tensor:
+        """One call per tile of candidates."""
+        pieces = []
+        for span in candidates.spans():
+            for tile in span.tiles(FUNCTION_TILE):
+                num = tile.end - tile.start
+                stacked = {
+                    name: tensor.detach().expand(num, *tensor.shape)
+                    for name, tensor in candidates.base.items()
+                }
+                with torch.no_grad():
+                    result = torch.as_tensor(self.function(stacked | candidates.changed(tile)))
+                if result.shape != (num,):
+                    raise ObjectiveError(
+                        f"batched function must return one loss per candidate, shape ({num},), "
+                        f"got {tuple(result.shape)}"
+                    )
+                pieces.append(result.double().cpu())
+        return torch.cat(pieces)

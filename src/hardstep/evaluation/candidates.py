@@ -1,0 +1,81 @@
+"""The parameter sets a step asks about, described by what they change.
+
+A candidate is the current tensors with the d_p coordinates of one particle moved. Evaluators
+read that structure (which block, which coordinates, how far) or simply ask for the tensors.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hardstep.geometry import ParticleMap
+from hardstep.subspaces import BoundSubspace
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive candidates that change the same block of coordinates."""
+
+    block: int
+    start: int
+    end: int
+
+    def tiles(self, size: int) -> Iterator["Span"]:
+        """This span cut into pieces of at most `size` candidates."""
+        for start in range(self.start, self.end, size):
+            yield Span(self.block, start, min(start + size, self.end))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All probes of one step, in the order particle, vertex, probe."""
+
+    base: Mapping[str, Tensor]
+    subspace: BoundSubspace
+    particles: ParticleMap
+    rows: Tensor  # (A,) particles asked about, ascending
+    offsets: Tensor  # (A, V, K, d_p)
+    seed: int  # of the random numbers all forward passes of this step share
+
+    def __len__(self) -> int:
+        return self.offsets.shape[:3].numel()
+
+    @property
+    def _per_row(self) -> int:
+        return self.offsets.shape[1] * self.offsets.shape[2]
+
+    def spans(self) -> Iterator[Span]:
+        """Runs of candidates by block."""
+        num_groups = torch.tensor([len(b.group_sizes) for b in self.subspace.blocks])
+        block_of_group = torch.repeat_interleave(num_groups)
+        blocks, counts = torch.unique_consecutive(
+            block_of_group[self.particles.group[self.rows]], return_counts=True
+        )
+        end = 0
+        for block, count in zip(blocks.tolist(), counts.tolist(), strict=True):
+            start, end = end, end + count * self._per_row
+            yield Span(block, start, end)
+
+    def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
+        """(index, offsets) of a span, both (n, d_p); index within the block, −1 on padding."""
+        flat = torch.arange(span.start, span.end)
+        index = self.particles.index[self.rows[flat // self._per_row]]
+        index = torch.where(index >= 0, index - self.subspace.starts[span.block], -1)
+        offsets = self.offsets.reshape(-1, self.offsets.shape[-1])[span.start : span.end]
+        return index.to(offsets.device), offsets
+
+    def changed(self, span: Span) -> dict[str, Tensor]:
+        """The tensors that a span changes, stacked (n, *shape)."""
+        index, offsets = self.coordinates(span)
+        return self.subspace.displaced(self.base, span.block, index, offsets)
+
+    def parameters(self, number: int) -> dict[str, Tensor]:
+        """All searched tensors of one candidate."""
+        for span in self.spans():
+            if span.start <= number < span.end:
+                changed = self.changed(Span(span.block, number, number + 1))
+                plain = {name: tensor.detach() for name, tensor in self.base.items()}
+                return plain | {name: stack[0] for name, stack in changed.items()}
+        raise IndexError(f"candidate {number} of {len(self)}")

@@ -1,0 +1,31 @@
+"""One candidate at a time: the least memory, and no demands on the model."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.base import Problem
+from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.isolation import isolated, reseed
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """A plain forward pass per candidate. For code that cannot be batched over parameters."""
+
+    tile: int = 32  # candidates whose changed tensors are built together
+
+    def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
+        """A loop over candidates."""
+        base = {name: tensor.detach() for name, tensor in candidates.base.items()}
+        losses = []
+        for span in candidates.spans():
+            for tile in span.tiles(self.tile):
+                changed = candidates.changed(tile)
+                for i in range(tile.end - tile.start):
+                    one = {name: stack[i] for name, stack in changed.items()}
+                    with isolated(problem.model):
+                        reseed(candidates.seed)
+                        losses.append(problem.loss(base | one, problem.buffers()))
+        return torch.stack(losses)

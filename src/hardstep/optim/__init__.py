@@ -1,0 +1,23 @@
+"""The optimizer and what it is made of."""
+
+from hardstep.optim.optimizer import PolyStep
+from hardstep.optim.report import StepReport
+from hardstep.optim.rules import Absorb, AdaptiveProbes, Momentum, PlanReuse, Rule, WeightDecay
+from hardstep.optim.settings import Settings
+from hardstep.optim.step import Proposal, Reach, advance, propose
+
+__all__ = [
+    "Absorb",
+    "AdaptiveProbes",
+    "Momentum",
+    "PlanReuse",
+    "PolyStep",
+    "Proposal",
+    "Reach",
+    "Rule",
+    "Settings",
+    "StepReport",
+    "WeightDecay",
+    "advance",
+    "propose",
+]

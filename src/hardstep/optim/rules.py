@@ -1,0 +1,199 @@
+"""Rules that shape a move after the plan has proposed it, chained in the order given.
+
+A rule is a setting plus a state (a dict of tensors): `init` makes the state, `shape` turns
+(move, state) into (move, state). Three rules do more than shape: plan reuse can answer a step
+without a solve (`coast`), adaptive probes can answer rows without evaluations (`recall`), and
+absorb makes everything forget (`absorbs`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hardstep.errors import ConfigError
+from hardstep.optim.step import Proposal, propose
+from hardstep.schedules import Schedule, value_at
+
+RuleState = dict[str, Tensor]
+
+
+class Context(NamedTuple):
+    """What a rule may look at."""
+
+    step: int
+    loss: float
+    weights: Callable[[], Tensor]  # Πᵀθ as particles (P, d_p)
+
+
+class Rule:
+    """A rule that does nothing; the others override what they need."""
+
+    def init(self, move: Tensor) -> RuleState:
+        """The state before the first move, for moves shaped like `move` (P, d_p)."""
+        del move
+        return {}
+
+    def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
+        """The move to make instead, and the next state."""
+        del context
+        return move, state
+
+    def absorbs(self, step: int) -> bool:
+        """Whether everything remembered is dropped after this step."""
+        del step
+        return False
+
+
+def _fraction(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ConfigError(f"{name} must be in [0, 1), got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Momentum(Rule):
+    """v ← βv + move; the particle moves by v. β may be scheduled."""
+
+    beta: Schedule = 0.9
+
+    def __post_init__(self) -> None:
+        if not callable(self.beta):
+            _fraction("Momentum: beta", self.beta)
+
+    def init(self, move: Tensor) -> RuleState:
+        """No velocity yet."""
+        return {"velocity": torch.zeros_like(move)}
+
+    def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
+        """The new velocity, which is the move."""
+        beta = value_at(self.beta, context.step)
+        _fraction(f"Momentum: beta at step {context.step}", beta)
+        velocity = beta * state["velocity"] + move
+        return velocity, {"velocity": velocity}
+
+
+@dataclass(frozen=True, slots=True)
+class WeightDecay(Rule):
+    """move ← move − rate·Πᵀθ: shrinks the part of the weights that the search can reach."""
+
+    rate: Schedule
+
+    def __post_init__(self) -> None:
+        if not callable(self.rate):
+            _fraction("WeightDecay: rate", self.rate)
+
+    def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
+        """The move, pulled toward zero weights."""
+        return move - value_at(self.rate, context.step) * context.weights().to(move), state
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReuse(Rule):
+    """Solve on every `every`-th step; between, coast along an average of past moves.
+
+    E ← ema·E + (1 − ema)·move at a solve (E = move at the first); j steps after it the
+    particles move by (1 − j/every)·E for the price of a single loss. If that loss has grown
+    by more than `limit` times since the solve, a solve is forced. Fit for smooth or slowly
+    changing losses; on a jumping one a stale plan answers a question nobody asked.
+    """
+
+    every: int = 3
+    ema: float = 0.7
+    limit: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"PlanReuse: every must be at least 1, got {self.every}")
+        _fraction("PlanReuse: ema", self.ema)
+        if not self.limit > 1:
+            raise ConfigError(f"PlanReuse: limit must be > 1, got {self.limit}")
+
+    def init(self, move: Tensor) -> RuleState:
+        """No plan yet."""
+        return {"average": torch.zeros_like(move), "loss": torch.tensor(torch.nan)}
+
+    def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
+        """The move as it is; the average takes it in."""
+        fresh = bool(state["loss"].isnan())
+        average = move if fresh else self.ema * state["average"] + (1 - self.ema) * move
+        loss = torch.tensor(context.loss, dtype=torch.float64)
+        return move, {"average": average, "loss": loss}
+
+    def coasting(self, state: RuleState, step: int) -> bool:
+        """Whether this step has a plan to reuse."""
+        return step % self.every != 0 and not bool(state["loss"].isnan())
+
+    def coast(self, state: RuleState, step: int, loss: float) -> Tensor | None:
+        """The move without a solve, or nothing if the loss grew too much."""
+        before = float(state["loss"])
+        if not loss - before <= (self.limit - 1) * abs(before):
+            return None
+        return (1 - (step % self.every) / self.every) * state["average"]
+
+
+@dataclass(frozen=True, slots=True)
+class Absorb(Rule):
+    """Every `every` steps: coordinates restart from zero, directions and velocities too."""
+
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"Absorb: every must be at least 1, got {self.every}")
+
+    def absorbs(self, step: int) -> bool:
+        """After steps every − 1, 2·every − 1, …."""
+        return (step + 1) % self.every == 0
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveProbes(Rule):
+    """Reuse the cost row of a particle whose mean loss has not changed.
+
+    "Not changed" is a relative change of at most `tolerance` between its last two
+    evaluations. A reused row keeps the directions it was measured along, and is measured
+    again after at most `max_age` steps.
+    """
+
+    tolerance: float = 1e-4
+    max_age: int = 3
+
+    def __post_init__(self) -> None:
+        if self.tolerance < 0:
+            raise ConfigError(f"AdaptiveProbes: tolerance must be >= 0, got {self.tolerance}")
+        if self.max_age < 1:
+            raise ConfigError(f"AdaptiveProbes: max_age must be at least 1, got {self.max_age}")
+
+    def init(self, move: Tensor) -> RuleState:
+        """Nothing measured yet: every row is needed."""
+        return {"mean": torch.full((len(move),), torch.nan, dtype=torch.float64)}
+
+    def recall(self, proposal: Proposal, state: RuleState) -> Proposal:
+        """The proposal with unchanged rows answered from memory."""
+        if "losses" not in state or state["losses"].shape != proposal.remembered.shape:
+            return proposal
+        reuse = state["steady"] & (state["age"] < self.max_age)
+        keep = reuse.to(proposal.directions.device)[:, None, None]
+        directions = torch.where(keep, state["directions"], proposal.directions)
+        still = torch.zeros(len(directions))
+        fresh = propose(proposal.step, directions, proposal.reach, proposal.temperature, 0.0, still)
+        remembered = torch.where(reuse[:, None, None], state["losses"], proposal.remembered)
+        return fresh._replace(rows=(~reuse).nonzero().squeeze(1), remembered=remembered)
+
+    def remember(self, proposal: Proposal, losses: Tensor, state: RuleState) -> RuleState:
+        """The state after a step whose losses (P, V, K) are known."""
+        mean = losses.double().mean(dim=(1, 2))
+        change = (mean - state["mean"]).abs()
+        evaluated = torch.zeros(len(mean), dtype=torch.bool)
+        evaluated[proposal.rows] = True
+        steady = change <= self.tolerance * state["mean"].abs()
+        age = torch.where(evaluated, 0, state.get("age", torch.zeros(len(mean)).long()) + 1)
+        return {
+            "mean": mean,
+            "steady": torch.where(evaluated, steady, state.get("steady", steady)),
+            "age": age,
+            "losses": losses.double(),
+            "directions": proposal.directions,
+        }

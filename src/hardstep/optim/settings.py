@@ -1,0 +1,113 @@
+"""Every choice a PolyStep run is made of, checked when it is written down."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal
+
+from hardstep.errors import ConfigError
+from hardstep.geometry import Haar, Jitter, Polytope, Rotation, Simplex
+from hardstep.optim.rules import AdaptiveProbes, PlanReuse, Rule
+from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
+from hardstep.solvers import RowSoftmax, Solver
+from hardstep.subspaces import RowWise, Subspace
+
+NonFinite = Literal["worst", "raise"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `PolyStep` does; what it runs on (model, evaluator, seed) is not part of it.
+
+    Args:
+        subspace: Which coordinates are searched.
+        polytope: Directions per particle; its dimension is the particle dimension.
+        rotation: How each particle turns its polytope.
+        solver: How costs become weights.
+        temperature: ε, a number or a schedule.
+        step_radius: How far a step can go.
+        probe_radius: Probes sit at k/(K + 1) of it.
+        num_probes: K, probes per direction.
+        jitter: Random factors on the two radii.
+        rules: What shapes the move afterwards, in this order.
+        nonfinite: `worst` ranks NaN and infinite losses last and counts them; `raise` stops.
+    """
+
+    subspace: Subspace = field(default_factory=RowWise)
+    polytope: Polytope = field(default_factory=lambda: Simplex(8))
+    rotation: Rotation = field(default_factory=Haar)
+    solver: Solver = field(default_factory=RowSoftmax)
+    temperature: Schedule = 1.0
+    step_radius: Radius = field(default_factory=lambda: Length(10.0))
+    probe_radius: Radius = field(default_factory=lambda: Length(1.0))
+    num_probes: int = 1
+    jitter: Jitter = field(default_factory=Jitter)
+    rules: tuple[Rule, ...] = ()
+    nonfinite: NonFinite = "worst"
+
+    def __post_init__(self) -> None:
+        _check_kind("subspace", self.subspace, "bind", "RowWise(rank=8)")
+        _check_kind("polytope", self.polytope, "vertices", "Simplex(8)")
+        _check_kind("rotation", self.rotation, "draw", "Haar()")
+        _check_kind("solver", self.solver, "solve", "RowSoftmax()")
+        _check_radius("step_radius", self.step_radius)
+        _check_radius("probe_radius", self.probe_radius)
+        if not callable(self.temperature) and not 0 < float(self.temperature) < math.inf:
+            raise ConfigError(f"temperature must be > 0 and finite, got {self.temperature}")
+        if self.num_probes < 1:
+            raise ConfigError(f"num_probes must be at least 1, got {self.num_probes}")
+        if self.nonfinite not in ("worst", "raise"):
+            raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {self.nonfinite!r}")
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise ConfigError(f"rules must hold rules such as Momentum(0.9), got {rule!r}")
+        kinds = [type(rule).__name__ for rule in self.rules]
+        if len(set(kinds)) < len(kinds):
+            raise ConfigError(f"rules: each kind may appear once, got {', '.join(kinds)}")
+        jittered = self.jitter.probe is not None or self.jitter.step is not None
+        reuses = [k for k in kinds if k in (PlanReuse.__name__, AdaptiveProbes.__name__)]
+        if jittered and reuses:
+            raise ConfigError(
+                f"{reuses[0]} cannot be combined with jitter, whose noise it would read as a "
+                "change of the loss; drop one of them"
+            )
+
+    def changed(self, **changes: Any) -> "Settings":
+        """These settings with some fields replaced; unknown names are refused."""
+        known = {f.name for f in fields(self)}
+        unknown = sorted(set(changes) - known)
+        if unknown:
+            raise ConfigError(
+                f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
+            )
+        return replace(self, **changes)
+
+
+def _check_kind(name: str, value: object, method: str, example: str) -> None:
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        raise ConfigError(f"{name} must be an object such as {example}, got {value!r}")
+
+
+def _check_radius(name: str, radius: object) -> None:
+    if not isinstance(radius, Length | TimesTemperature):
+        raise ConfigError(
+            f"{name} needs a unit: write Length({radius!r}) for a length or "
+            f"TimesTemperature({radius!r}) for a multiple of the temperature"
+        )
+    if not callable(radius.value) and not 0 < float(radius.value) < math.inf:
+        raise ConfigError(f"{name} must be > 0 and finite, got {radius.value}")
+
+
+def describe(value: Any) -> str:
+    """A stable text for settings: equal settings, equal text, in any process."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = ", ".join(f"{f.name}={describe(getattr(value, f.name))}" for f in fields(value))
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(describe(item) for item in value)}]"
+    if isinstance(value, Callable):  # type: ignore[arg-type]
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}"
+    return repr(value)

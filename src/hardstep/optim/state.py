@@ -1,0 +1,97 @@
+"""What a run remembers between steps, and its form on disk.
+
+The tensors being trained are not part of it: they are the model's, and saved with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hardstep.errors import CheckpointError
+from hardstep.optim.rules import Rule, RuleState
+from hardstep.solvers import Potentials
+
+FORMAT = 1
+
+
+class State(NamedTuple):
+    """Immutable; a step returns a new one."""
+
+    step: int
+    evaluations: int
+    coordinates: Tensor  # z since the last absorb, as particles (P, d_p)
+    previous_move: Tensor  # (P, d_p)
+    rules: tuple[RuleState, ...]
+    potentials: Potentials | None
+
+
+def fresh(shape: tuple[int, int], rules: Sequence[Rule], like: Tensor) -> State:
+    """The state before the first step."""
+    zero = like.new_zeros(shape)
+    return State(0, 0, zero, zero, tuple(rule.init(zero) for rule in rules), None)
+
+
+def forget(state: State, rules: Sequence[Rule]) -> State:
+    """Coordinates restart: no displacement, directions, velocities, averages or potentials."""
+    clean = fresh((len(state.coordinates), state.coordinates.shape[1]), rules, state.coordinates)
+    return clean._replace(step=state.step, evaluations=state.evaluations)
+
+
+def to_dict(state: State, settings: str, seed: int) -> dict[str, Any]:
+    """Tensors, numbers and strings only, so that `torch.load(weights_only=True)` reads it."""
+    potentials = state.potentials
+    return {
+        "format": FORMAT,
+        "settings": settings,
+        "seed": seed,
+        "step": state.step,
+        "evaluations": state.evaluations,
+        "coordinates": state.coordinates,
+        "previous_move": state.previous_move,
+        "rules": [dict(rule) for rule in state.rules],
+        "potentials": [] if potentials is None else [potentials.row, potentials.column],
+    }
+
+
+def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) -> State:
+    """The state a dict describes.
+
+    Raises:
+        CheckpointError: It was saved by another format, configuration or seed.
+    """
+    if saved.get("format") != FORMAT:
+        raise CheckpointError(
+            f"optimizer state has format {saved.get('format')!r}, this version reads {FORMAT}"
+        )
+    if saved["settings"] != settings:
+        raise CheckpointError(
+            "optimizer state was saved with other settings; build the optimizer with the same "
+            f"ones. Saved: {saved['settings']}. Here: {settings}"
+        )
+    if saved["seed"] != seed:
+        raise CheckpointError(
+            f"optimizer state was saved with seed {saved['seed']}, this one has {seed}; "
+            f"build it with seed={saved['seed']}"
+        )
+    if saved["coordinates"].shape != like.shape:
+        raise CheckpointError(
+            f"optimizer state has particles {tuple(saved['coordinates'].shape)}, this model "
+            f"needs {tuple(like.shape)}; load it into the model it was saved with"
+        )
+    potentials = saved["potentials"]
+    return State(
+        step=int(saved["step"]),
+        evaluations=int(saved["evaluations"]),
+        coordinates=saved["coordinates"].to(like).clone(),
+        previous_move=saved["previous_move"].to(like).clone(),
+        rules=tuple(_rule_state(rule, like.device) for rule in saved["rules"]),
+        potentials=Potentials(*(p.clone() for p in potentials)) if potentials else None,
+    )
+
+
+def _rule_state(saved: Mapping[str, Tensor], device: torch.device) -> RuleState:
+    """Moves and directions follow the model's device; per-row records stay on the CPU."""
+    on_device = {"velocity", "average", "directions"}
+    return {k: (v.to(device) if k in on_device else v).clone() for k, v in saved.items()}

@@ -1,0 +1,141 @@
+"""The subspace protocol: coordinates in, changes of tensors out.
+
+A `Subspace` is a setting. Bound to a layout it becomes a `BoundSubspace`: blocks of
+coordinates (each touching the tensors it names), cut into groups that no particle straddles.
+A linear one is a matrix Π, θ = θ₀ + Πz; it says whether ΠᵀΠ = I, which the theory asks for.
+
+The tensors themselves are the truth: a bound subspace only ever computes *changes* from the
+values it is given, so weights edited between steps are kept.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hardstep.errors import CapacityError, ConfigError
+from hardstep.subspaces.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive coordinates that change the same tensors."""
+
+    names: tuple[str, ...]
+    group_sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many coordinates the block has."""
+        return sum(self.group_sizes)
+
+
+class BoundSubspace(ABC):
+    """A subspace of one layout."""
+
+    def __init__(self, layout: Layout, blocks: tuple[Block, ...]) -> None:
+        self.layout = layout
+        self.blocks = blocks
+        self.starts = tuple(accumulate((block.size for block in blocks), initial=0))
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates, d_sub."""
+        return self.starts[-1]
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """Sizes of all groups, block after block."""
+        return tuple(size for block in self.blocks for size in block.group_sizes)
+
+    @property
+    @abstractmethod
+    def orthonormal(self) -> bool:
+        """Whether ΠᵀΠ = I holds (to rounding)."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """Bytes held by bases."""
+
+    @abstractmethod
+    def displaced(
+        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """The block's tensors after moving some of its coordinates, stacked (n, *shape).
+
+        Args:
+            base: Current tensors.
+            block: Which block.
+            index: Coordinates within the block, (n, d_p); −1 on padding.
+            offsets: How far each of them moves, (n, d_p); anything on padding.
+        """
+
+    @abstractmethod
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The change of every tensor when all coordinates (n,) move at once: Πz."""
+
+    @abstractmethod
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Πᵀ of the tensors, (n,)."""
+
+    def commit(self, step: int, move: Tensor) -> bool:
+        """Take note of a move (n,); true if the meaning of the coordinates changed."""
+        del step, move
+        return False
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What cannot be derived from the seed."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        if state:
+            raise ConfigError(f"{type(self).__name__} keeps no state, got {sorted(state)}")
+
+    def split(self, coordinates: Tensor) -> list[Tensor]:
+        """Coordinates (n,) cut into blocks."""
+        return list(torch.split(coordinates, [block.size for block in self.blocks]))
+
+
+class Subspace(Protocol):
+    """A choice of coordinates, before it meets a model."""
+
+    def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
+        """This subspace for the tensors of a layout."""
+        ...
+
+
+def layer_budget(rows: int, columns: int, rank: int) -> int:
+    """The paper's dimension of a layer, (d_out + d_in)·rank, capped at the layer's size."""
+    return min((rows + columns) * min(rank, rows, columns), rows * columns)
+
+
+def check_rank(name: str, rank: int) -> None:
+    """Refuse a rank below 1."""
+    if rank < 1:
+        raise ConfigError(f"{name}: rank must be at least 1, got {rank}")
+
+
+def check_capacity(name: str, needed: int, max_bytes: int | None, alternative: str) -> None:
+    """Refuse a projection that would not fit, with the numbers and a way out."""
+    limit = max_bytes if max_bytes is not None else _physical_memory() // 2
+    if needed > limit:
+        raise CapacityError(
+            f"{name}: its projection needs {needed / 1e9:,.2f} GB and {limit / 1e9:,.2f} GB are "
+            f"allowed (half the memory unless max_bytes says otherwise); use {alternative}"
+        )
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def itemsize(dtype: torch.dtype) -> int:
+    """Bytes of one number."""
+    return torch.empty(0, dtype=dtype).element_size()

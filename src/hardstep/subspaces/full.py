@@ -1,0 +1,17 @@
+"""The whole parameter space: Π = I, one block and one group per tensor."""
+
+from dataclasses import dataclass
+
+from hardstep.subspaces.base import BoundSubspace
+from hardstep.subspaces.layout import Layout
+from hardstep.subspaces.parts import IdentityPart, PartsSubspace
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Search every number. For small models, black boxes and discrete problems."""
+
+    def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
+        """Nothing to draw: the coordinates are the tensors."""
+        del particle_dim, seed
+        return PartsSubspace(layout, tuple(IdentityPart(spec) for spec in layout))

@@ -1,0 +1,106 @@
+"""Which tensors are searched: their names, shapes, and which bias belongs to which weight.
+
+A weight is anything with two or more dimensions, read as a matrix (shape[0], the rest): a
+linear layer, a convolution (row = the filter of an output channel), an embedding (row = one
+vector), a recurrent weight. Everything else is a vector and is searched at full size.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from hardstep.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One searched tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def numel(self) -> int:
+        """How many numbers it holds."""
+        return int(torch.Size(self.shape).numel())
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it has rows worth a basis of their own."""
+        return len(self.shape) >= 2
+
+    @property
+    def rows(self) -> int:
+        """Output units of a weight."""
+        return self.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """Inputs per output unit of a weight."""
+        return self.numel // self.shape[0]
+
+
+class Layout:
+    """The searched tensors in order, with weight–bias pairs."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.specs = {
+            name: TensorSpec(name, tuple(tensor.shape), tensor.dtype, tensor.device)
+            for name, tensor in tensors.items()
+        }
+        self.num_parameters = sum(spec.numel for spec in self.specs.values())
+        self.bias_of = self._pair_biases()
+
+    def __iter__(self) -> Iterator[TensorSpec]:
+        return iter(self.specs.values())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype coordinates are kept in: the widest of the tensors, float32 at least."""
+        widest = torch.float32
+        for spec in self:
+            widest = torch.promote_types(widest, spec.dtype)
+        return widest
+
+    @property
+    def device(self) -> torch.device:
+        """Where coordinates live: with the first tensor."""
+        return next(iter(self)).device
+
+    def _pair_biases(self) -> dict[str, str]:
+        """Weight name -> bias name, by torch's naming (`weight`/`bias`, `weight_ih_l0`, …)."""
+        pairs = {}
+        for spec in self:
+            owner, _, leaf = spec.name.rpartition(".")
+            candidate = f"{owner}.{leaf.replace('weight', 'bias')}".lstrip(".")
+            bias = self.specs.get(candidate)
+            if "weight" in leaf and spec.is_matrix and bias and bias.shape == (spec.rows,):
+                pairs[spec.name] = candidate
+        return pairs
+
+
+def trainable(source: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors to search: a module's trainable parameters (tied ones once), or the mapping's.
+
+    Raises:
+        ConfigError: There is nothing to search.
+    """
+    if isinstance(source, nn.Module):
+        named: dict[str, Tensor] = {
+            n: p for n, p in source.named_parameters() if p.requires_grad and p.numel()
+        }
+        if not named:
+            raise ConfigError(
+                f"{type(source).__name__} has no trainable parameters; "
+                "set requires_grad=True on those to search"
+            )
+        return named
+    tensors = {n: t for n, t in source.items() if t.is_floating_point() and t.numel()}
+    if len(tensors) != len(source) or not tensors:
+        seen = {n: f"{str(t.dtype)[6:]}{tuple(t.shape)}" for n, t in source.items()}
+        raise ConfigError(f"PolyStep needs non-empty floating-point tensors, got {seen}")
+    return tensors

@@ -1,0 +1,260 @@
+"""How one block turns coordinates into tensor changes; subspaces are made of these parts.
+
+In `IdentityPart` a coordinate is one number of the tensor, in `DensePart` a dense direction
+over one or several tensors, in `SparsePart` a sparse direction over one tensor, in `RowsPart`
+a direction within one output unit's row, or its bias.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hardstep.subspaces.base import Block, BoundSubspace
+from hardstep.subspaces.layout import Layout, TensorSpec
+
+
+class Part(ABC):
+    """A linear map from a block's coordinates to its tensors."""
+
+    orthonormal = True
+    memory = 0
+
+    def __init__(self, specs: tuple[TensorSpec, ...], group_sizes: tuple[int, ...]) -> None:
+        self.specs = specs
+        self.block = Block(tuple(spec.name for spec in specs), group_sizes)
+
+    @abstractmethod
+    def displaced(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """See `BoundSubspace.displaced`."""
+
+    @abstractmethod
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Πz for this block."""
+
+    @abstractmethod
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Πᵀθ for this block."""
+
+
+def repeated(tensor: Tensor, num: int) -> Tensor:
+    """`num` independent copies of a tensor, stacked."""
+    return tensor.detach().unsqueeze(0).repeat(num, *[1] * tensor.dim())
+
+
+def consecutive_runs(index: Tensor) -> list[tuple[int, int]]:
+    """(start, end) of runs of probes that belong to the same particle."""
+    _, counts = torch.unique_consecutive(index[:, 0], return_counts=True)
+    ends = torch.cumsum(counts, 0).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+class IdentityPart(Part):
+    """Every number of the tensor is a coordinate."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        super().__init__((spec,), (spec.numel,))
+
+    def displaced(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies with d_p numbers changed each."""
+        (spec,) = self.specs
+        stack = repeated(base[spec.name], len(index))
+        real = index >= 0
+        change = torch.where(real, offsets, 0).to(stack.dtype)
+        stack.view(len(index), -1).scatter_add_(1, index.clamp_min(0), change)
+        return {spec.name: stack}
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The coordinates in the tensor's shape."""
+        (spec,) = self.specs
+        return {spec.name: coordinates.to(spec.dtype).reshape(spec.shape)}
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The tensor, flat."""
+        return tensors[self.specs[0].name].detach().reshape(-1)
+
+
+class DensePart(Part):
+    """Directions as rows of a matrix (n, N) over the concatenated tensors."""
+
+    def __init__(self, specs: tuple[TensorSpec, ...], directions: Tensor) -> None:
+        super().__init__(specs, (len(directions),))
+        self.directions = directions
+        self.memory = directions.numel() * directions.element_size()
+
+    def displaced(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies plus offsets · directions, one matrix product per particle."""
+        flat = offsets.new_empty(len(index), self.directions.shape[1])
+        for start, end in consecutive_runs(index):
+            live = index[start] >= 0
+            rows = self.directions[index[start][live]]
+            torch.matmul(offsets[start:end, live], rows, out=flat[start:end])
+        return {
+            spec.name: base[spec.name].detach()
+            + part.reshape(len(index), *spec.shape).to(spec.dtype)
+            for spec, part in zip(self.specs, self._cut(flat), strict=True)
+        }
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The product z · directions."""
+        flat = coordinates @ self.directions
+        return {
+            spec.name: part.reshape(spec.shape).to(spec.dtype)
+            for spec, part in zip(self.specs, self._cut(flat), strict=True)
+        }
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The product directions · θ."""
+        flat = torch.cat([tensors[spec.name].detach().reshape(-1) for spec in self.specs])
+        return self.directions @ flat.to(self.directions.dtype)
+
+    def _cut(self, flat: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(flat, [spec.numel for spec in self.specs], dim=-1)
+
+
+class SparsePart(Part):
+    """±1/√s at s places per direction: cheap, unit length, but not orthogonal."""
+
+    orthonormal = False
+
+    def __init__(self, spec: TensorSpec, places: Tensor, signs: Tensor) -> None:
+        super().__init__((spec,), (len(places),))
+        self.places = places  # (n, s) positions in the flat tensor
+        self.signs = signs  # (n, s) ±1, int8
+        self.scale = 1 / math.sqrt(places.shape[1])
+        self.memory = places.numel() * places.element_size() + signs.numel()
+
+    def displaced(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies with d_p·s numbers changed each."""
+        (spec,) = self.specs
+        stack = repeated(base[spec.name], len(index))
+        safe = index.clamp_min(0)
+        change = torch.where(index >= 0, offsets, 0)[:, :, None] * self.signs[safe] * self.scale
+        places = self.places[safe].reshape(len(index), -1).long()
+        stack.view(len(index), -1).scatter_add_(1, places, change.flatten(1).to(stack.dtype))
+        return {spec.name: stack}
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Sum of scaled directions."""
+        (spec,) = self.specs
+        flat = coordinates.new_zeros(spec.numel)
+        change = coordinates[:, None] * self.signs * self.scale
+        flat.index_add_(0, self.places.reshape(-1).long(), change.reshape(-1))
+        return {spec.name: flat.reshape(spec.shape).to(spec.dtype)}
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Signed sums over each direction's places."""
+        flat = tensors[self.specs[0].name].detach().reshape(-1)
+        return (flat[self.places.long()] * self.signs).sum(dim=1) * self.scale
+
+
+class RowsPart(Part):
+    """Each output unit has its own directions within its row, and its bias.
+
+    Unit u has `sizes[u]` coordinates: directions over the row first, the bias last.
+    """
+
+    def __init__(
+        self, weight: TensorSpec, bias: TensorSpec | None, basis: Tensor, sizes: tuple[int, ...]
+    ) -> None:
+        super().__init__((weight, bias) if bias else (weight,), sizes)
+        self.weight, self.bias = weight, bias
+        self.basis = basis  # (units, slots, columns), zero beyond a unit's own directions
+        self.memory = basis.untyped_storage().nbytes()
+        lengths = torch.tensor(sizes, device=basis.device)
+        self.unit = torch.repeat_interleave(lengths)  # (n,) output unit of a coordinate
+        self.slot = torch.arange(len(self.unit), device=basis.device)
+        self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.unit]
+        # The bias coordinate of a unit is its last one; it has no direction in the basis.
+        self.is_bias = (self.slot == lengths[self.unit] - 1) & (bias is not None)
+
+    def displaced(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies with one row (and one bias) changed each."""
+        num = len(index)
+        safe = index.clamp_min(0)
+        live = torch.where(index >= 0, offsets, 0)
+        unit = self.unit[safe[:, 0]]  # a particle never straddles two units
+        along_row = torch.where(self.is_bias[safe], 0, live)
+        slot = torch.where(self.is_bias[safe], 0, self.slot[safe])
+        stack = repeated(base[self.weight.name], num)
+        change = torch.einsum("nd,ndc->nc", along_row, self.basis[unit[:, None], slot])
+        rows = stack.view(num, self.weight.rows, self.weight.columns)
+        rows[torch.arange(num, device=rows.device), unit] += change.to(stack.dtype)
+        result = {self.weight.name: stack}
+        if self.bias:
+            biases = repeated(base[self.bias.name], num)
+            shift = torch.where(self.is_bias[safe], live, 0).sum(dim=1)
+            biases[torch.arange(num, device=biases.device), unit] += shift.to(biases.dtype)
+            result[self.bias.name] = biases
+        return result
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Row changes by one batched product; biases are read off."""
+        table = coordinates.new_zeros(self.basis.shape[:2])
+        row = ~self.is_bias
+        table[self.unit[row], self.slot[row]] = coordinates[row]
+        change = torch.bmm(table[:, None, :], self.basis.expand(len(table), -1, -1))
+        result = {self.weight.name: change.reshape(self.weight.shape).to(self.weight.dtype)}
+        if self.bias:
+            result[self.bias.name] = coordinates[self.is_bias].to(self.bias.dtype)
+        return result
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Components of each row along its directions, and the biases."""
+        rows = tensors[self.weight.name].detach().reshape(self.weight.rows, -1, 1)
+        along = torch.bmm(
+            self.basis.expand(self.weight.rows, -1, -1), rows.to(self.basis.dtype)
+        ).squeeze(2)
+        coordinates = along[self.unit, self.slot.clamp_max(self.basis.shape[1] - 1)]
+        if self.bias:
+            biases = tensors[self.bias.name].detach()
+            coordinates = torch.where(self.is_bias, biases[self.unit], coordinates)
+        return coordinates
+
+
+class PartsSubspace(BoundSubspace):
+    """A subspace that treats its blocks independently, one part each."""
+
+    def __init__(self, layout: Layout, parts: tuple[Part, ...]) -> None:
+        super().__init__(layout, tuple(part.block for part in parts))
+        self.parts = parts
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether every part's columns are; parts touch different tensors."""
+        return all(part.orthonormal for part in self.parts)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held by all parts."""
+        return sum(part.memory for part in self.parts)
+
+    def displaced(
+        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """The block's part does it."""
+        return self.parts[block].displaced(base, index, offsets)
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Changes of all tensors."""
+        changes: dict[str, Tensor] = {}
+        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
+            changes.update(part.expand(piece))
+        return changes
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """All parts' components, concatenated."""
+        dtype = self.layout.dtype
+        return torch.cat([part.project(tensors).to(dtype) for part in self.parts])

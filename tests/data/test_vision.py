@@ -1,0 +1,78 @@
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import torch
+
+import hardstep.data
+from hardstep.data import fashion_mnist, mnist, mnist_and_fashion
+from hardstep.errors import DataError
+
+TRAIN, TEST = 40, 12
+
+
+@pytest.fixture
+def folder(tmp_path, idx_file, monkeypatch):
+    """A data folder with tiny images: all 0 for MNIST labels, all 255 for Fashion."""
+    for name, pixel in (("mnist", 0), ("fashion-mnist", 255)):
+        for part, count in (("train", TRAIN), ("t10k", TEST)):
+            images = np.full((count, 28, 28), pixel)
+            idx_file(tmp_path / "data" / name / f"{part}-images-idx3-ubyte.gz", images)
+            idx_file(
+                tmp_path / "data" / name / f"{part}-labels-idx1-ubyte.gz", np.arange(count) % 10
+            )
+    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("load", "value"),
+    [(mnist, (0.0 - 0.1307) / 0.3081), (fashion_mnist, (1.0 - 0.2860) / 0.3530)],
+    ids=["mnist", "fashion"],
+)
+@pytest.mark.usefixtures("folder")
+def test_images_are_flat_standardised_and_split_by_the_seed(load, value):
+    data = load(0)
+    test = data.open_test()
+    assert (len(data.train), len(data.valid), len(test)) == (36, 4, 12)
+    assert data.num_classes == 10
+    for part in (data.train, data.valid, test):
+        torch.testing.assert_close(part.inputs, torch.full((len(part), 784), value))
+    together = torch.cat([data.train.labels, data.valid.labels])
+    assert together.bincount().tolist() == [4] * 10
+    assert torch.equal(load(0).train.labels, data.train.labels)
+    assert not torch.equal(load(1).train.labels, data.train.labels)
+
+
+@pytest.mark.usefixtures("folder")
+def test_clothing_gets_labels_10_to_19_and_keeps_its_own_scale():
+    data = mnist_and_fashion(0)
+    test = data.open_test()
+    assert (len(data.train), len(data.valid), len(test)) == (72, 8, 24)
+    assert data.num_classes == 20
+    for part in (data.train, data.valid, test):
+        is_clothing = part.labels >= 10
+        assert torch.all(part.inputs[is_clothing] > 2.0)
+        assert torch.all(part.inputs[~is_clothing] < -0.4)
+    assert test.labels.unique().tolist() == list(range(20))
+
+
+def test_more_images_than_labels_are_refused(folder, idx_file):
+    idx_file(folder / "mnist" / "train-labels-idx1-ubyte.gz", np.zeros(TRAIN - 1))
+    with pytest.raises(DataError, match="40 inputs but 39 labels"):
+        mnist(0)
+
+
+def test_without_files_and_network_the_message_names_the_folder_to_fill(monkeypatch):
+    def unreachable(url, timeout):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    with pytest.raises(DataError, match="fashion-mnist: looked for train-images-idx3-ubyte.gz"):
+        fashion_mnist(0)
+
+
+def test_public_names_are_sorted_and_exist():
+    assert hardstep.data.__all__ == sorted(hardstep.data.__all__)
+    assert all(hasattr(hardstep.data, name) for name in hardstep.data.__all__)
