@@ -67,6 +67,23 @@ class Cosine:
 
 
 @dataclass(frozen=True, slots=True)
+class Geometric:
+    """start · (end/start)^(t/T) over `steps`, then flat: equal factors in equal times."""
+
+    start: float
+    end: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        _check_steps("Geometric", self.steps)
+        if not (self.start > 0 and self.end > 0):
+            raise ConfigError(f"Geometric: ends must be > 0, got {self.start} and {self.end}")
+
+    def __call__(self, step: int) -> float:
+        return self.start * math.pow(self.end / self.start, min(step / self.steps, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
 class PowerDecay:
     """start · (t + 1)^−exponent; square-summable but not summable for ½ < exponent ≤ 1."""
 

@@ -11,7 +11,7 @@ from hardstep.solvers import RowSoftmax, Sinkhorn
 
 from .catalogue import blockwise_catalogue, catalogue, random_costs
 
-EXAMPLES = settings(max_examples=15, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=20, deadline=None, derandomize=True)
 TEMPERATURES = st.sampled_from([1.0, 2.5, 10.0])
 SOLVERS = pytest.mark.parametrize("solver", catalogue(), ids=repr)
 EXTREMES = {
@@ -92,9 +92,8 @@ def test_scaling_costs_and_temperature_together_changes_nothing(solver, costs, t
 @SOLVERS
 @EXAMPLES
 @given(costs=cost_matrices(), temperature=TEMPERATURES)
-def test_cheaper_vertices_of_a_row_get_no_less_than_without_coupling(solver, costs, temperature):
+def test_identical_rows_get_identical_weights(solver, costs, temperature):
     weights = solver.solve(costs[:1].expand(3, -1), temperature).weights
-    # Identical rows have identical weights, whatever the coupling.
     assert_same(weights, weights[:1].expand(3, -1))
 
 
@@ -137,7 +136,9 @@ def test_solvers_are_equal_and_hashed_by_their_settings():
     assert len({*catalogue(), *catalogue()}) == len(catalogue())
 
 
-@SOLVERS
+@pytest.mark.parametrize(
+    "solver", [solver for solver in catalogue() if dataclasses.fields(solver)], ids=repr
+)
 def test_settings_cannot_be_changed_afterwards(solver):
     for field in dataclasses.fields(solver):
         with pytest.raises(dataclasses.FrozenInstanceError):

@@ -120,6 +120,12 @@ def test_relaxation_gives_the_plain_plan(relaxation, seed):
     torch.testing.assert_close(relaxed.weights, plain.weights, rtol=0, atol=1e-10)
 
 
+def test_strong_relaxation_converges_where_unguarded_updates_do_not():
+    # Without the limit on moves this instance still oscillates after 20,000 iterations.
+    solver = Sinkhorn(relaxation=1.95, max_iterations=2000, tolerance=1e-10)
+    assert solver.solve(random_costs(10, 8, seed=1), 0.005).converged
+
+
 def test_relaxation_saves_iterations_on_a_hard_instance():
     costs = random_costs(200, 6)
     plain = Sinkhorn(**HARD).solve(costs, 0.01)

@@ -8,6 +8,7 @@ and differ in how much they recompute.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import torch
@@ -42,6 +43,8 @@ class Problem:
         args, kwargs = _arguments(self.inputs)
         output = functional_call(self.model, (dict(tensors), dict(buffers)), args, kwargs)
         loss = self.loss_fn(output) if self.target is None else self.loss_fn(output, self.target)
+        if isinstance(loss, Real):  # a loss function that leaves torch
+            return torch.tensor(float(loss), dtype=torch.float64)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             seen = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise ObjectiveError(
@@ -58,7 +61,9 @@ class Problem:
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
-    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
+    # A named tuple, such as torch's PackedSequence, is one argument.
+    several = isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
+    return (tuple(inputs) if several else (inputs,)), {}
 
 
 class Evaluator(Protocol):

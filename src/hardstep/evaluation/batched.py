@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
@@ -147,8 +147,8 @@ class _LargestValue(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.nbytes = max(self.nbytes, result.numel() * result.element_size())
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.nbytes = max([self.nbytes, *(t.numel() * t.element_size() for t in tensors)])
         return result
 
 

@@ -30,9 +30,9 @@ class ClosureObjective:
         """One call per candidate."""
         tensors = {name: tensor.detach() for name, tensor in candidates.base.items()}
         originals = {name: tensor.clone() for name, tensor in tensors.items()}
-        buffers = dict(self.model.named_buffers()) if self.model else {}
-        kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         shell = self.model if self.model is not None else nn.Module()
+        buffers = dict(shell.named_buffers())
+        kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         losses: list[float] = []
         try:
             for span in candidates.spans():
@@ -67,7 +67,7 @@ def as_number(name: str, value: Any) -> float:
     try:
         size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)
         if size == 1:
-            return float(value)
+            return float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError):
         pass
     seen = f"shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(value)[:80]
@@ -86,16 +86,21 @@ class FunctionObjective:
         for span in candidates.spans():
             for tile in span.tiles(FUNCTION_TILE):
                 num = tile.end - tile.start
-                stacked = {
-                    name: tensor.detach().expand(num, *tensor.shape)
-                    for name, tensor in candidates.base.items()
-                }
                 with torch.no_grad():
-                    result = torch.as_tensor(self.function(stacked | candidates.changed(tile)))
-                if result.shape != (num,):
-                    raise ObjectiveError(
-                        f"batched function must return one loss per candidate, shape ({num},), "
-                        f"got {tuple(result.shape)}"
-                    )
-                pieces.append(result.double().cpu())
+                    result = self.function(candidates.stacked(tile))
+                pieces.append(as_losses(result, num))
         return torch.cat(pieces)
+
+
+def as_losses(value: Any, num: int) -> Tensor:
+    """`num` losses in float64 from a tensor, an array or a list."""
+    try:
+        losses = torch.as_tensor(value)
+        seen = str(tuple(losses.shape))
+    except (TypeError, ValueError, RuntimeError):
+        losses, seen = torch.empty(0, 0), repr(value)[:80]
+    if losses.shape != (num,):
+        raise ObjectiveError(
+            f"batched function must return one loss per candidate, shape ({num},), got {seen}"
+        )
+    return losses.double().cpu()

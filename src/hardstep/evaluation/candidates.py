@@ -71,11 +71,16 @@ class Candidates:
         index, offsets = self.coordinates(span)
         return self.subspace.displaced(self.base, span.block, index, offsets)
 
+    def stacked(self, span: Span) -> dict[str, Tensor]:
+        """All searched tensors of a span, stacked (n, *shape); unchanged ones as views."""
+        num = span.end - span.start
+        plain = {name: t.detach().expand(num, *t.shape) for name, t in self.base.items()}
+        return plain | self.changed(span)
+
     def parameters(self, number: int) -> dict[str, Tensor]:
         """All searched tensors of one candidate."""
         for span in self.spans():
             if span.start <= number < span.end:
-                changed = self.changed(Span(span.block, number, number + 1))
-                plain = {name: tensor.detach() for name, tensor in self.base.items()}
-                return plain | {name: stack[0] for name, stack in changed.items()}
+                stacked = self.stacked(Span(span.block, number, number + 1))
+                return {name: tensor[0] for name, tensor in stacked.items()}
         raise IndexError(f"candidate {number} of {len(self)}")

@@ -1,33 +1,67 @@
 """Forward passes that leave no trace: modes, buffers, attributes, the global generators."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+# What torch itself keeps on every module. A forward pass writes to none of it but the buffers.
+_BOOKKEEPING = frozenset(vars(nn.Module())) - {"_buffers"}
 
 
-def _devices(model: nn.Module) -> list[torch.device]:
-    """The accelerators a model's tensors live on."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return sorted({t.device for t in tensors if t.device.type == "cuda"}, key=str)
+def _devices() -> list[int]:
+    """The accelerators in use, whose generators are set and restored."""
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return list(range(torch.cuda.device_count())) if used else []
 
 
 def reseed(seed: int) -> None:
     """Give the next forward pass the random numbers of `seed` (dropout, noise)."""
-    torch.manual_seed(seed)
+    # torch.manual_seed would also leave its seed to devices that are initialised later.
+    torch.default_generator.manual_seed(seed)
+    if _devices():
+        torch.cuda.manual_seed_all(seed)
+
+
+class _Snapshot:
+    """A module's attributes, with the contents of those that can be changed in place."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.attributes = dict(vars(module))
+        own = [value for name, value in self.attributes.items() if name not in _BOOKKEEPING]
+        self.containers = [(v, copy(v)) for v in own if isinstance(v, list | deque | dict | set)]
+        self.tensors = [
+            (v, v._version, v.detach().clone())
+            for v in own
+            if isinstance(v, Tensor) and not v.is_inference()
+        ]
+
+    def restore(self) -> None:
+        """Put everything back, touching only the tensors that were written to."""
+        vars(self.module).clear()
+        vars(self.module).update(self.attributes)
+        for live, kept in self.containers:
+            live.clear()
+            live.extend(kept) if isinstance(live, list | deque) else live.update(kept)
+        for tensor, version, value in self.tensors:
+            if tensor._version != version:
+                tensor.detach().copy_(value)
 
 
 @contextmanager
 def isolated(model: nn.Module) -> Iterator[None]:
-    """Restore attributes of every submodule (modes and hidden state included) and the RNG."""
-    kept = [(module, dict(module.__dict__), dict(module._buffers)) for module in model.modules()]
-    with torch.random.fork_rng(devices=_devices(model)):
+    """Restore the attributes of every submodule (modes, hidden state) and the generators.
+
+    Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque.
+    """
+    kept = [_Snapshot(module) for module in model.modules()]
+    with torch.random.fork_rng(devices=_devices()):
         try:
             yield
         finally:
-            for module, attributes, buffers in kept:
-                module.__dict__.clear()
-                module.__dict__.update(attributes)
-                module._buffers.clear()
-                module._buffers.update(buffers)
+            for snapshot in kept:
+                snapshot.restore()

@@ -1,5 +1,7 @@
 """The optimizer and what it is made of."""
 
+from hardstep.optim.ask_tell import AskTell
+from hardstep.optim.minimize import MinimizeResult, minimize
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.report import StepReport
 from hardstep.optim.rules import Absorb, AdaptiveProbes, Momentum, PlanReuse, Rule, WeightDecay
@@ -9,6 +11,8 @@ from hardstep.optim.step import Proposal, Reach, advance, propose
 __all__ = [
     "Absorb",
     "AdaptiveProbes",
+    "AskTell",
+    "MinimizeResult",
     "Momentum",
     "PlanReuse",
     "PolyStep",
@@ -19,5 +23,6 @@ __all__ = [
     "StepReport",
     "WeightDecay",
     "advance",
+    "minimize",
     "propose",
 ]

@@ -215,11 +215,15 @@ class PolyStep:
         """All parameters of the model (or all tensors) at one probe."""
         row = torch.tensor([particle])
         offset = proposal.probes[particle, vertex, probe][None, None, None]
-        searched = self._candidates(row, offset).parameters(0)
+        searched = self._candidates_at(row, offset).parameters(0)
         if self.model is None:
             return searched
         plain = {name: p.detach() for name, p in self.model.named_parameters()}
         return plain | searched
+
+    def candidates(self, proposal: Proposal) -> Candidates:
+        """The parameter sets whose losses a proposal needs, in the order of its probes."""
+        return self._candidates_at(proposal.rows, proposal.probes[proposal.rows])
 
     # -- parts of a step --------------------------------------------------------------------
 
@@ -270,14 +274,14 @@ class PolyStep:
             )
         return ModelObjective(Problem(self.model, inputs, target, loss_fn), self.evaluator)
 
-    def _candidates(self, rows: Tensor, offsets: Tensor) -> Candidates:
+    def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
         seed = seeds.derive(self.seed, "forward", self._state.step)
         return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
 
     def _evaluate(self, proposal: Proposal, goal: Objective) -> Tensor:
         losses = proposal.remembered.clone()
         if len(proposal.rows):
-            candidates = self._candidates(proposal.rows, proposal.probes[proposal.rows])
+            candidates = self.candidates(proposal)
             found = goal.losses(candidates)
             if found.shape != (len(candidates),):
                 raise ObjectiveError(
@@ -291,7 +295,8 @@ class PolyStep:
         for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
             if not isinstance(rule, PlanReuse) or not rule.coasting(memory, self.steps):
                 continue
-            here = self._candidates(torch.zeros(1).long(), torch.zeros_like(self._like[:1])[:, None, None])
+            nowhere = torch.zeros_like(self._like[:1])[:, None, None]
+            here = self._candidates_at(torch.zeros(1).long(), nowhere)
             loss = float(goal.losses(here))
             self._state = self._state._replace(evaluations=self.evaluations + 1)
             move = rule.coast(memory, self.steps, loss)

@@ -1,7 +1,8 @@
 """Solvers: from a cost matrix (particles, vertices) to a transport plan.
 
 `RowSoftmax` (λ = 0), `Penalized` and `Sinkhorn` (λ = ∞) are one family; `Greedy` and `TopK` are
-ablations; `Blockwise` applies any of them to each block of particles on its own.
+ablations; `Blockwise` applies any of them to each block of particles on its own,
+`Standardized` makes any of them blind to the scale of the losses.
 """
 
 from hardstep.solvers.base import Plan, Potentials, Solver
@@ -10,6 +11,7 @@ from hardstep.solvers.greedy import Greedy, TopK
 from hardstep.solvers.penalized import Penalized
 from hardstep.solvers.sinkhorn import Sinkhorn
 from hardstep.solvers.softmax import RowSoftmax
+from hardstep.solvers.standardized import Standardized
 
 __all__ = [
     "Blockwise",
@@ -20,5 +22,6 @@ __all__ = [
     "RowSoftmax",
     "Sinkhorn",
     "Solver",
+    "Standardized",
     "TopK",
 ]

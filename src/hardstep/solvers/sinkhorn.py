@@ -26,9 +26,10 @@ class Sinkhorn(Solver):
     """Every vertex receives the same mass; for many particles that should not all agree.
 
     Stops once a row update leaves log(q_v/b_v), q the column sums, with a spread (max − min) of
-    at most `tolerance`, so that |log(q_v/b_v)| <= tolerance for every vertex; `max_iterations`
-    column updates without that give `Plan.converged = False`. The last update is an exact one of
-    the rows. A warm start uses the column potential of the previous plan.
+    at most `tolerance` (or what the dtype resolves, see `dual.Stopping`), so that
+    |log(q_v/b_v)| <= tolerance for every vertex; `max_iterations` column updates without that
+    give `Plan.converged = False`. The last update is an exact one of the rows. A warm start uses
+    the column potential of the previous plan.
 
     Small temperatures converge slowly. `relaxation` is ϖ; an entry whose move is too large to
     overshoot safely takes the plain update, so no value diverges. `anderson` > 0 mixes that many

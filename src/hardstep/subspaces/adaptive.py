@@ -14,7 +14,7 @@ from torch import Tensor
 from hardstep import seeds
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import BoundSubspace, check_rank
-from hardstep.subspaces.layerwise import check_layer_capacity, layer_part
+from hardstep.subspaces.layerwise import check_layer_capacity, layer_part, orthonormal_rows
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.parts import DensePart, Part, PartsSubspace
 
@@ -68,16 +68,22 @@ class BoundAdaptive(PartsSubspace):
 
     def _redraw(self) -> None:
         for index, part in enumerate(self.parts):
-            if not isinstance(part, DensePart):
-                continue
-            generator = seeds.generator(self.seed, "adaptive", index, self.redraws)
-            num, length = part.directions.shape
-            matrix = torch.randn(length, num, generator=generator, dtype=part.directions.dtype)
-            matrix = matrix.to(part.directions.device)
-            lead = self.leads[part.specs[0].name].reshape(-1).to(matrix.dtype)
-            if bool(lead.norm() > 0):
-                matrix[:, 0] = lead / lead.norm()
-            part.directions = torch.linalg.qr(matrix).Q.T.contiguous()
+            if isinstance(part, DensePart):
+                part.directions = self._directions(index, part).to(part.directions.device)
+
+    def _directions(self, index: int, part: DensePart) -> Tensor:
+        """The basis after `redraws` redraws; before the first, as `layer_part` drew it."""
+        num, length = part.directions.shape
+        if not self.redraws:
+            return orthonormal_rows(num, length, self.layout.dtype, self.seed, "layerwise", index)
+        generator = seeds.generator(self.seed, "adaptive", index, self.redraws)
+        matrix = torch.randn(length, num, generator=generator, dtype=part.directions.dtype)
+        matrix = matrix.to(part.directions.device)
+        lead = self.leads[part.specs[0].name].reshape(-1).to(matrix)
+        if bool(lead.norm() > 0):
+            matrix[:, 0] = lead / lead.norm()
+        q: Tensor = torch.linalg.qr(matrix).Q
+        return q.T.contiguous()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Redraw count, displacement since, and the directions the basis was built on."""
@@ -86,8 +92,8 @@ class BoundAdaptive(PartsSubspace):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Rebuild the basis the state was saved with."""
-        self.redraws = int(state["redraws"])
+        before, self.redraws = self.redraws, int(state["redraws"])
         self.travelled = state["travelled"].to(self.travelled)
         self.leads = {k[5:]: v for k, v in state.items() if k.startswith("lead.")}
-        if self.redraws:
+        if before or self.redraws:
             self._redraw()

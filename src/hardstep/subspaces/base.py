@@ -127,9 +127,17 @@ def check_capacity(name: str, needed: int, max_bytes: int | None, alternative: s
     limit = max_bytes if max_bytes is not None else _physical_memory() // 2
     if needed > limit:
         raise CapacityError(
-            f"{name}: its projection needs {needed / 1e9:,.2f} GB and {limit / 1e9:,.2f} GB are "
+            f"{name}: its projection needs {_readable(needed)} and {_readable(limit)} are "
             f"allowed (half the memory unless max_bytes says otherwise); use {alternative}"
         )
+
+
+def _readable(num_bytes: int) -> str:
+    """Bytes in the unit that suits them: 640 bytes, 12.50 MB, 3.00 GB."""
+    for factor, unit in ((10**9, "GB"), (10**6, "MB")):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:,.2f} {unit}"
+    return f"{num_bytes:,} bytes"
 
 
 def _physical_memory() -> int:

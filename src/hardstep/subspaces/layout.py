@@ -87,20 +87,26 @@ def trainable(source: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors to search: a module's trainable parameters (tied ones once), or the mapping's.
 
     Raises:
-        ConfigError: There is nothing to search.
+        ConfigError: There is nothing to search, or something that has no real numbers.
     """
-    if isinstance(source, nn.Module):
-        named: dict[str, Tensor] = {
-            n: p for n, p in source.named_parameters() if p.requires_grad and p.numel()
-        }
-        if not named:
-            raise ConfigError(
-                f"{type(source).__name__} has no trainable parameters; "
-                "set requires_grad=True on those to search"
-            )
-        return named
-    tensors = {n: t for n, t in source.items() if t.is_floating_point() and t.numel()}
-    if len(tensors) != len(source) or not tensors:
-        seen = {n: f"{str(t.dtype)[6:]}{tuple(t.shape)}" for n, t in source.items()}
-        raise ConfigError(f"PolyStep needs non-empty floating-point tensors, got {seen}")
-    return tensors
+    if not isinstance(source, nn.Module):
+        return _searchable(source)
+    named = {n: p for n, p in source.named_parameters() if p.requires_grad and p.numel()}
+    if not named:
+        raise ConfigError(
+            f"{type(source).__name__} has no trainable parameters; "
+            "set requires_grad=True on those to search"
+        )
+    return _searchable(named)
+
+
+def _searchable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The mapping as a dict, refused unless it holds real numbers and nothing else."""
+    odd = {
+        name: f"{str(t.dtype)[6:]}{tuple(t.shape)}" if isinstance(t, Tensor) else type(t).__name__
+        for name, t in tensors.items()
+        if not (isinstance(t, Tensor) and t.is_floating_point() and t.numel())
+    }
+    if odd or not tensors:
+        raise ConfigError(f"PolyStep needs non-empty floating-point tensors, got {odd}")
+    return dict(tensors)

@@ -169,7 +169,7 @@ class RowsPart(Part):
     ) -> None:
         super().__init__((weight, bias) if bias else (weight,), sizes)
         self.weight, self.bias = weight, bias
-        self.basis = basis  # (units, slots, columns), zero beyond a unit's own directions
+        self.basis = basis  # (units, slots, columns); a unit uses its first few slots
         self.memory = basis.untyped_storage().nbytes()
         lengths = torch.tensor(sizes, device=basis.device)
         self.unit = torch.repeat_interleave(lengths)  # (n,) output unit of a coordinate
