@@ -20,7 +20,7 @@ def value_at(schedule: Schedule, step: int) -> float:
 
 
 def _check_steps(name: str, steps: int) -> None:
-    if steps < 1:
+    if not steps >= 1:
         raise ConfigError(f"{name}: steps must be at least 1, got {steps}")
 
 
@@ -31,6 +31,7 @@ class Constant:
     value: float
 
     def __call__(self, step: int) -> float:
+        """The value at a step."""
         return self.value
 
 
@@ -46,6 +47,7 @@ class Linear:
         _check_steps("Linear", self.steps)
 
     def __call__(self, step: int) -> float:
+        """The value at a step."""
         done = min(step / self.steps, 1.0)
         return self.start + (self.end - self.start) * done
 
@@ -62,6 +64,7 @@ class Cosine:
         _check_steps("Cosine", self.steps)
 
     def __call__(self, step: int) -> float:
+        """The value at a step."""
         done = min(step / self.steps, 1.0)
         return self.end + 0.5 * (self.start - self.end) * (1.0 + math.cos(math.pi * done))
 
@@ -80,6 +83,7 @@ class Geometric:
             raise ConfigError(f"Geometric: ends must be > 0, got {self.start} and {self.end}")
 
     def __call__(self, step: int) -> float:
+        """The value at a step."""
         return self.start * math.pow(self.end / self.start, min(step / self.steps, 1.0))
 
 
@@ -91,10 +95,11 @@ class PowerDecay:
     exponent: float = 0.6
 
     def __post_init__(self) -> None:
-        if self.exponent < 0:
+        if not self.exponent >= 0:
             raise ConfigError(f"PowerDecay: exponent must be >= 0, got {self.exponent}")
 
     def __call__(self, step: int) -> float:
+        """The value at a step."""
         return self.start * math.pow(step + 1, -self.exponent)
 
 

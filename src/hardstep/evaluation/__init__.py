@@ -6,6 +6,7 @@ from hardstep.evaluation.base import (
     ModelObjective,
     Objective,
     Problem,
+    call_model,
 )
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
@@ -25,5 +26,6 @@ __all__ = [
     "OneByOne",
     "Problem",
     "Span",
+    "call_model",
     "isolated",
 ]

@@ -58,6 +58,12 @@ class Problem:
         return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
 
 
+def call_model(model: nn.Module, inputs: Any) -> Any:
+    """The model's output for inputs in any of the accepted forms."""
+    args, kwargs = _arguments(inputs)
+    return model(*args, **kwargs)
+
+
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)

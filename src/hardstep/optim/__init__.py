@@ -1,7 +1,7 @@
 """The optimizer and what it is made of."""
 
 from hardstep.optim.ask_tell import AskTell
-from hardstep.optim.minimize import MinimizeResult, minimize
+from hardstep.optim.minimization import MinimizeResult, minimize
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.report import StepReport
 from hardstep.optim.rules import Absorb, AdaptiveProbes, Momentum, PlanReuse, Rule, WeightDecay

@@ -144,6 +144,18 @@ def _physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def haar_columns(gaussian: Tensor) -> Tensor:
+    """The Q of a thin QR (…, length, num) whose R has a positive diagonal.
+
+    Only with that sign are the columns Haar for a Gaussian matrix, and the same whichever
+    library factorises it.
+    """
+    q: Tensor
+    q, r = torch.linalg.qr(gaussian)
+    signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)
+    return q.mul_(signs.unsqueeze(-2))
+
+
 def itemsize(dtype: torch.dtype) -> int:
     """Bytes of one number."""
     return torch.empty(0, dtype=dtype).element_size()

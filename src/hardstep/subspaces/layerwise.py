@@ -15,6 +15,7 @@ from hardstep.subspaces.base import (
     BoundSubspace,
     check_capacity,
     check_rank,
+    haar_columns,
     itemsize,
     layer_budget,
 )
@@ -32,8 +33,7 @@ def orthonormal_rows(num: int, length: int, dtype: torch.dtype, *seed_path: int 
     seed, purpose, *indices = seed_path
     generator = seeds.generator(int(seed), str(purpose), *(int(i) for i in indices))
     gaussian = torch.randn(length, num, generator=generator, dtype=dtype)
-    q: Tensor = torch.linalg.qr(gaussian).Q
-    return q.T.contiguous()
+    return haar_columns(gaussian).T.contiguous()
 
 
 @dataclass(frozen=True, slots=True)

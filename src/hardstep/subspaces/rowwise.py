@@ -20,6 +20,7 @@ from hardstep.subspaces.base import (
     BoundSubspace,
     check_capacity,
     check_rank,
+    haar_columns,
     itemsize,
     layer_budget,
 )
@@ -55,8 +56,7 @@ class HaarRows:
         """Q of the thin QR of one Gaussian matrix per unit."""
         shape = (weight.rows, weight.columns, slots)
         gaussian = torch.randn(shape, generator=generator, dtype=dtype)
-        q: Tensor = torch.linalg.qr(gaussian).Q
-        return q.transpose(1, 2).contiguous()
+        return haar_columns(gaussian).transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class SharedRows:
     ) -> Tensor:
         """The same Q for every unit, stored once."""
         gaussian = torch.randn(weight.columns, slots, generator=generator, dtype=dtype)
-        basis: Tensor = torch.linalg.qr(gaussian).Q.T.contiguous()
+        basis = haar_columns(gaussian).T.contiguous()
         return basis.expand(weight.rows, -1, -1)
 
 

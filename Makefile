@@ -1,0 +1,40 @@
+# make demo   set up .venv and train a spiking network on the bundled digits
+# make test   set up .venv with the development extras and run every check
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+OUT    ?=
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.installed
+	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
+
+test: $(VENV)/.installed-dev check
+
+check:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(call create)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	@$(call create)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+# Debian ships Python without ensurepip, and venv then fails with a page of text.
+define create
+command -v $(PYTHON) >/dev/null || { echo "hardstep needs Python 3.11 or newer: no $(PYTHON) found; install it, or name one with make PYTHON=/path/to/python3" >&2; exit 2; }; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hardstep needs Python 3.11 or newer, and $(PYTHON) is older; name another with make PYTHON=/path/to/python3" >&2; exit 2; }; \
+$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) lacks venv and ensurepip; on Debian and Ubuntu run: sudo apt install python3-venv" >&2; exit 2; }; \
+test -x $(BIN)/python || { echo "creating $(VENV) and installing (torch is about 200 MB)"; $(PYTHON) -m venv $(VENV); }
+endef
+
+clean:
+	rm -rf $(VENV)

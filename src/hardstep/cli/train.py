@@ -1,0 +1,199 @@
+"""`hardstep train`: one run, from data to picture."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardstep import nn as hard
+from hardstep import tasks
+from hardstep.cli import results
+from hardstep.data import Batches, DataSet
+from hardstep.errors import CheckpointError
+from hardstep.optim import PolyStep
+from hardstep.tasks import Task
+from hardstep.training import (
+    INTERRUPTED,
+    Checkpoint,
+    FitResult,
+    JsonlLog,
+    ProgressBar,
+    Validation,
+    checkpoints,
+    fit,
+)
+
+CHECKPOINT, LOG, PICTURE, RESULT = "checkpoint.pt", "log.jsonl", "picture.png", "result.json"
+VALIDATIONS = 40  # per run, about
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The arguments of the command."""
+
+    task: str
+    data: str = "digits"
+    seed: int = 0
+    steps: int | None = None
+    out: Path | None = None
+    resume: bool = False
+    json: bool = False
+
+
+def run_train(options: TrainOptions) -> int:
+    """Train, score, draw, report; returns the exit code."""
+    task = tasks.find(options.task, options.data)
+    folder = _folder(options)
+    steps = options.steps or task.steps
+    if options.resume:
+        steps = _resumed_steps(options, folder)
+        if (folder / RESULT).exists():
+            return _report(json.loads((folder / RESULT).read_text()), folder, options)
+    dataset = task.data(options.seed)
+    model = hard.build(task.model, options.seed)
+    optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
+    _announce(task, optimizer, steps, folder, options)
+    meta = {"task": task.name, "data": options.data, "seed": options.seed, "steps": steps}
+    outcome = fit(
+        model,
+        Batches(dataset.train, task.batch_size, options.seed),
+        Validation(
+            Batches(dataset.valid, task.batch_size, options.seed, shuffle=False),
+            task.metric,
+            every=max(1, steps // VALIDATIONS),
+        ),
+        loss_fn=task.loss_fn,
+        optimizer=optimizer,
+        steps=steps,
+        callbacks=(ProgressBar(), JsonlLog(folder / LOG)),
+        checkpoint=Checkpoint(folder / CHECKPOINT, meta=meta),
+        resume=options.resume,
+    )
+    if outcome.stopped == INTERRUPTED:
+        return _interrupted(outcome, folder, options)
+    result = _result(task, dataset, model, outcome, meta)
+    with checkpoints.replacing(folder / RESULT) as temporary:
+        temporary.write_text(json.dumps(result, indent=2) + "\n")
+    _draw(task, dataset, model, folder, result)
+    return _report(result, folder, options)
+
+
+def _folder(options: TrainOptions) -> Path:
+    """The run's folder: as asked, or a free one under runs/."""
+    if options.out is not None:
+        if not options.resume and (options.out / CHECKPOINT).exists():
+            raise CheckpointError(
+                f"{options.out} holds a run already; add --resume to go on with it, or choose "
+                "another --out"
+            )
+        return options.out
+    stem = f"{options.task}-{options.data}-seed{options.seed}"
+    number, folder = 1, Path("runs") / stem
+    while (folder / CHECKPOINT).exists():
+        number += 1
+        latest, folder = folder, Path("runs") / f"{stem}-{number}"
+    if options.resume:
+        if number == 1:
+            raise CheckpointError(f"no run to resume at {folder}; name its folder with --out")
+        return latest
+    return folder
+
+
+def _resumed_steps(options: TrainOptions, folder: Path) -> int:
+    """The number of steps of the run to resume, after checking that it is the one asked for."""
+    meta = checkpoints.load(folder / CHECKPOINT).get("meta", {})
+    asked = {"task": options.task, "data": options.data, "seed": options.seed}
+    asked |= {} if options.steps is None else {"steps": options.steps}
+    for name, value in asked.items():
+        if meta.get(name) != value:
+            raise CheckpointError(
+                f"{folder} holds a run with {name} {meta.get(name)!r}, not {value!r}; "
+                f"resume with: {_resume_line(meta, folder)}"
+            )
+    return int(meta["steps"])
+
+
+def _resume_line(meta: dict[str, Any], folder: Path) -> str:
+    return (
+        f"hardstep train {meta.get('task')} --data {meta.get('data')} "
+        f"--seed {meta.get('seed')} --out {folder} --resume"
+    )
+
+
+def _announce(
+    task: Task, optimizer: PolyStep, steps: int, folder: Path, options: TrainOptions
+) -> None:
+    note = (
+        f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
+        f"{optimizer.num_particles:,} particles, {steps} steps of "
+        f"{optimizer.evaluations_per_step:,} evaluations\n"
+        f"writing to {folder}; Ctrl-C keeps the best, --resume goes on"
+    )
+    print(note, file=sys.stderr)
+
+
+def _result(
+    task: Task, dataset: DataSet, model: Any, outcome: FitResult, meta: dict[str, Any]
+) -> dict[str, Any]:
+    test = dataset.open_test()
+    accuracy = task.score(model, test)
+    assert outcome.best is not None
+    return {
+        **meta,
+        "test_accuracy": accuracy,
+        "test_examples": len(test),
+        "valid_accuracy": outcome.best.value,
+        "selected_step": outcome.best.step,
+        "evaluations": outcome.evaluations,
+        "seconds": outcome.seconds,
+        "stopped": outcome.stopped,
+        "resume": None,
+        **results.provenance(),
+    }
+
+
+def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[str, Any]) -> None:
+    try:
+        from hardstep.tasks.pictures import draw
+    except ImportError:
+        print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
+        return
+    log = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    draw(folder / PICTURE, task.title, model, dataset.valid, log, result)
+
+
+def _interrupted(outcome: FitResult, folder: Path, options: TrainOptions) -> int:
+    meta = {"task": options.task, "data": options.data, "seed": options.seed}
+    best = outcome.best
+    known = f"best validation {100 * best.value:.1f} % at step {best.step}" if best else "no score"
+    print(
+        f"interrupted after {outcome.steps} steps; {known}; everything is in {folder}\n"
+        f"go on with: {_resume_line(meta, folder)}",
+        file=sys.stderr,
+    )
+    return 130
+
+
+def _report(result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
+    files = {"checkpoint": CHECKPOINT, "log": LOG, "picture": PICTURE}
+    paths = {name: str(folder / file) for name, file in files.items() if (folder / file).exists()}
+    if options.json:
+        print(json.dumps(result | paths))
+        return 0
+    minutes, seconds = divmod(round(result["seconds"]), 60)
+    right = round(result["test_accuracy"] * result["test_examples"])
+    rate = result["evaluations"] / result["seconds"]
+    rows = {
+        "test accuracy": f"{100 * result['test_accuracy']:.1f} %  ({right} of "
+        f"{result['test_examples']} images no step and no choice has seen)",
+        "validation": f"{100 * result['valid_accuracy']:.1f} %  at step "
+        f"{result['selected_step']} of {result['steps']}, whose weights are the result",
+        "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s ({rate:,.0f}/s)",
+        **paths,
+        "score again": f"hardstep evaluate {folder / CHECKPOINT}",
+        "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
+    }
+    for name, text in rows.items():
+        print(f"{name:<14}{text}")
+    return 0

@@ -1,0 +1,45 @@
+"""A task: everything needed to train one kind of model on one data set, and to score it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hardstep.data import Batches, DataSet, Split
+from hardstep.optim import Settings
+from hardstep.training import ACCURACY, Metric, mean_score
+
+SCORE_BATCH = 1000  # examples per forward pass when scoring
+
+
+@dataclass(frozen=True)
+class Task:
+    """One architecture on one data set.
+
+    Args:
+        name: What the user calls it.
+        title: What it is, in a few words.
+        data: The data set of a run seed.
+        model: A new model; called under a seeded generator.
+        settings: PolyStep's settings for a number of steps.
+        steps: Default number of steps.
+        batch_size: Examples per step.
+        loss_fn: Of (output, target).
+        metric: What is reported and selected on.
+    """
+
+    name: str
+    title: str
+    data: Callable[[int], DataSet]
+    model: Callable[[], nn.Module]
+    settings: Callable[[int], Settings]
+    steps: int
+    batch_size: int = 128
+    loss_fn: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
+    metric: Metric = ACCURACY
+
+    def score(self, model: nn.Module, split: Split) -> float:
+        """The metric on a split."""
+        batches = Batches(split, SCORE_BATCH, seed=0, shuffle=False)
+        return mean_score(model, batches, self.metric.function)

@@ -1,0 +1,33 @@
+"""The training loop and what watches it."""
+
+from hardstep.training import checkpoints
+from hardstep.training.callbacks import (
+    Callback,
+    EarlyStopping,
+    JsonlLog,
+    ProgressBar,
+    TensorBoard,
+)
+from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.loop import FINISHED, INTERRUPTED, FitResult, Validation, fit
+from hardstep.training.run import ACCURACY, Metric, Run, Score, mean_score
+
+__all__ = [
+    "ACCURACY",
+    "Callback",
+    "Checkpoint",
+    "EarlyStopping",
+    "FINISHED",
+    "FitResult",
+    "INTERRUPTED",
+    "JsonlLog",
+    "Metric",
+    "ProgressBar",
+    "Run",
+    "Score",
+    "TensorBoard",
+    "Validation",
+    "checkpoints",
+    "fit",
+    "mean_score",
+]

@@ -1,0 +1,189 @@
+"""Things that watch a run: a progress bar, a log, TensorBoard, early stopping."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hardstep.errors import ConfigError
+from hardstep.optim import StepReport
+from hardstep.training.checkpoints import replacing
+from hardstep.training.run import Run, Score
+
+
+class Callback:
+    """Does nothing; override what is needed. `run` may be read, and told to stop."""
+
+    def on_start(self, run: Run) -> None:
+        """Before the first step of this session."""
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """After every step."""
+
+    def on_validation(self, run: Run, score: Score) -> None:
+        """After every validation."""
+
+    def on_message(self, text: str) -> None:
+        """When the run has something to tell the user."""
+
+    def on_end(self, run: Run) -> None:
+        """After the last step of this session, also when it was interrupted."""
+
+
+@dataclass
+class EarlyStopping(Callback):
+    """Stop when `patience` validations in a row have not improved on the best."""
+
+    patience: int
+
+    def __post_init__(self) -> None:
+        if self.patience < 1:
+            raise ConfigError(f"EarlyStopping: patience must be at least 1, got {self.patience}")
+
+    def on_validation(self, run: Run, score: Score) -> None:
+        """Count validations since the best one."""
+        assert run.best is not None
+        since = sum(past.step > run.best.step for past in run.history)
+        if since >= self.patience:
+            run.stop(f"no improvement in {since} validations")
+
+
+class JsonlLog(Callback):
+    """One JSON object per step and per validation, appended to a file.
+
+    A resumed run drops lines past the point it resumes from, so steps appear once.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._file: IO[str] | None = None
+
+    def on_start(self, run: Run) -> None:
+        """Open the file, cut to the steps this run has really taken."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        kept = []
+        if run.step and self.path.exists():
+            for line in self.path.read_text().splitlines(keepends=True):
+                try:
+                    known = json.loads(line)["step"] <= run.step
+                except (ValueError, KeyError):
+                    continue  # a line cut short by a crash
+                if known:
+                    kept.append(line)
+        with replacing(self.path) as temporary:
+            temporary.write_text("".join(kept))
+        self._file = self.path.open("a")
+
+    def _write(self, row: dict[str, Any]) -> None:
+        assert self._file is not None
+        clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+        self._file.write(json.dumps(clean) + "\n")
+        self._file.flush()
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """The step's report; `step` counts steps taken."""
+        row = asdict(report) | {"step": run.step, "total_evaluations": run.optimizer.evaluations}
+        self._write({"event": "step", "elapsed": run.seconds, **row})
+
+    def on_validation(self, run: Run, score: Score) -> None:
+        """The validation's value."""
+        name = run.metric.name if run.metric else "loss"
+        self._write({"event": "validation", "metric": name, **asdict(score)})
+
+    def on_end(self, run: Run) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class TensorBoard(Callback):
+    """Scalars for TensorBoard (install `hardstep[tensorboard]`)."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = str(folder)
+        self._writer: Any = None
+
+    def on_start(self, run: Run) -> None:
+        """Open the writer; what a crashed session wrote past this step is hidden."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(self.folder, purge_step=run.step + 1)
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """Loss and diagnostics."""
+        for name in ("loss", "temperature", "displacement", "spread_max", "dead_share"):
+            self._writer.add_scalar(f"step/{name}", getattr(report, name), run.step)
+
+    def on_validation(self, run: Run, score: Score) -> None:
+        """The metric."""
+        name = run.metric.name if run.metric else "loss"
+        self._writer.add_scalar(f"validation/{name}", score.value, run.step)
+
+    def on_end(self, run: Run) -> None:
+        """Flush and close."""
+        self._writer.close()
+
+
+class ProgressBar(Callback):
+    """A live bar on a terminal; elsewhere a plain line now and then."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.console = Console(file=stream, stderr=stream is None)
+        self._bar: Progress | None = None
+        self._validation = "–"
+        self._evaluations = 0
+        self._seconds = 0.0
+        self._next_line = 0.0
+
+    def on_start(self, run: Run) -> None:
+        """Show the bar, if there is a terminal to show it on."""
+        self._evaluations, self._seconds = run.optimizer.evaluations, run.seconds
+        if run.best is not None:
+            self._validation = self._shown(run, run.history[-1])
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("step {task.completed}/{task.total}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(compact=True),
+                console=self.console,
+                transient=True,
+            )
+            self._bar.add_task("train", total=run.total_steps or None, numbers="")
+            self._bar.start()
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """Update the numbers."""
+        spent = max(run.seconds - self._seconds, 1e-9)
+        rate = (run.optimizer.evaluations - self._evaluations) / spent
+        numbers = f"loss {report.loss:.3f}  valid {self._validation}  {rate:,.0f} evals/s"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=run.step, numbers=numbers)
+        elif run.seconds >= self._next_line:
+            of = f"/{run.total_steps}" if run.total_steps else ""
+            self.console.print(f"step {run.step}{of}  {numbers}", highlight=False)
+            self._next_line = run.seconds + 10.0
+
+    def on_validation(self, run: Run, score: Score) -> None:
+        """Remember what to show."""
+        self._validation = self._shown(run, score)
+
+    def on_message(self, text: str) -> None:
+        """Print above the bar."""
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def on_end(self, run: Run) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    @staticmethod
+    def _shown(run: Run, score: Score) -> str:
+        percent = run.metric is not None and run.metric.name == "accuracy"
+        return f"{100 * score.value:.1f} %" if percent else f"{score.value:.4g}"

@@ -1,0 +1,73 @@
+"""Checkpoints that are either the old one or the new one, never half of each."""
+
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hardstep.errors import CheckpointError
+
+FORMAT = "hardstep-run-1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often a run is saved.
+
+    Args:
+        path: The file.
+        every_seconds: Saved at the first step end after this long, at validations, at the end
+            and when interrupted.
+        meta: Anything of numbers, strings, lists and dicts to keep with it.
+    """
+
+    path: Path | str
+    every_seconds: float = 10.0
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file that takes `path`'s place when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def save(path: Path | str, content: Mapping[str, Any]) -> None:
+    """Write a checkpoint that `torch.load(weights_only=True)` reads."""
+    with replacing(Path(path)) as temporary:
+        torch.save({"format": FORMAT, **content}, temporary)
+
+
+def load(path: Path | str) -> dict[str, Any]:
+    """Read a checkpoint.
+
+    Raises:
+        CheckpointError: It is missing, damaged, or not one of ours.
+    """
+    if not Path(path).is_file():
+        raise CheckpointError(f"no checkpoint at {path}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"cannot read checkpoint {path}: {reason}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of hardstep's training loop ({FORMAT})")
+    return content

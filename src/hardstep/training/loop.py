@@ -1,0 +1,249 @@
+"""`fit`: train a model on batches, select on validation, survive interruptions."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+from hardstep.errors import CheckpointError, ConfigError
+from hardstep.evaluation import LossFunction
+from hardstep.optim import PolyStep, StepReport
+from hardstep.training import checkpoints
+from hardstep.training.callbacks import Callback
+from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.run import Metric, Run, Score, follow_statistics, mean_score
+from hardstep.training.stream import Stream, split_batch
+
+INTERRUPTED = "interrupted"
+FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Held-out batches that select the weights.
+
+    Args:
+        batches: Iterated anew at each validation.
+        metric: What to measure; the training loss if left out.
+        every: Steps between validations; once per epoch if left out.
+    """
+
+    batches: Iterable[Any]
+    metric: Metric | None = None
+    every: int | None = None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a run went. The model holds the selected weights if there was a validation."""
+
+    steps: int
+    evaluations: int
+    seconds: float
+    best: Score | None
+    history: list[Score]
+    stopped: str  # "finished", "interrupted", or why it stopped early
+
+
+def fit(
+    model: nn.Module,
+    train: Iterable[Any],
+    valid: Iterable[Any] | Validation | None = None,
+    *,
+    loss_fn: LossFunction = functional.cross_entropy,
+    optimizer: PolyStep | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | Path | str | None = None,
+    resume: bool = False,
+) -> FitResult:
+    """Train until the first of `epochs`, `steps` and `seconds` is used up.
+
+    Args:
+        model: Any module.
+        train: Batches (inputs, target); a DataLoader, `hardstep.data.Batches`, a list.
+        valid: Batches to select on, or a `Validation` with a metric and an interval.
+        loss_fn: Of (output, target); a mean over the batch.
+        optimizer: PolyStep for this model; default settings and seed 0 if left out.
+        epochs: Passes over `train`.
+        steps: Optimizer steps.
+        seconds: Wall-clock time, earlier sessions of a resumed run included.
+        callbacks: What watches the run.
+        checkpoint: Where to save.
+        resume: Go on from the checkpoint. With the same arguments the result is bit for bit
+            that of an uninterrupted run.
+
+    Returns:
+        What happened. Ctrl-C ends the run after the step in progress and returns too.
+    """
+    if epochs is None and steps is None and seconds is None:
+        raise ConfigError("fit needs a limit: give epochs, steps or seconds")
+    opt = optimizer if optimizer is not None else PolyStep(model)
+    if opt.model is not model:
+        raise ConfigError("fit: the optimizer was built for another model")
+    validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
+    target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
+    stream = Stream(train, opt.seed)
+    total = _total_steps(stream, epochs, steps)
+    run = Run(model, opt, validation.metric if validation else None, total)
+    if resume:
+        if target is None:
+            raise CheckpointError("fit: resume needs the checkpoint to resume from")
+        run.load_state_dict(checkpoints.load(target.path))
+    session = _Session(run, loss_fn, validation, list(callbacks), target)
+    run.listeners = [callback.on_message for callback in callbacks]
+    limits = _Limits(epochs, steps, seconds)
+    with _interruptible(run):
+        session.go(stream, limits)
+    if run.best_weights:
+        model.load_state_dict(run.best_weights)
+    return FitResult(
+        run.step, opt.evaluations, run.seconds, run.best, list(run.history), run.stopped
+    )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    epochs: int | None
+    steps: int | None
+    seconds: float | None
+
+    def reached(self, run: Run) -> bool:
+        return (
+            (self.epochs is not None and run.epoch >= self.epochs)
+            or (self.steps is not None and run.step >= self.steps)
+            or (self.seconds is not None and run.seconds >= self.seconds)
+        )
+
+
+def _total_steps(stream: Stream, epochs: int | None, steps: int | None) -> int:
+    """Steps the run will take if nothing stops it, 0 if that is not known."""
+    known = [steps] if steps is not None else []
+    if epochs is not None and len(stream):
+        known.append(epochs * len(stream))
+    return min(known) if known else 0
+
+
+class _Session:
+    """One process's share of a run."""
+
+    def __init__(
+        self,
+        run: Run,
+        loss_fn: LossFunction,
+        validation: Validation | None,
+        callbacks: list[Callback],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.run = run
+        self.loss_fn = loss_fn
+        self.validation = validation
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self._saved_at = time.perf_counter()
+
+    def go(self, stream: Stream, limits: _Limits) -> None:
+        """Step until a limit, a callback or the user says stop."""
+        run = self.run
+        for callback in self.callbacks:
+            callback.on_start(run)
+        try:
+            while not run.stopped and not limits.reached(run):
+                for batch in stream.epoch(run.epoch, skip=run.batch):
+                    self._step(batch)
+                    if run.stopped or limits.reached(run):
+                        break
+                else:
+                    run.epoch, run.batch = run.epoch + 1, 0
+                    self._epoch_end()
+            self._finish()
+        finally:
+            for callback in self.callbacks:
+                callback.on_end(run)
+
+    def _step(self, batch: Any) -> None:
+        run = self.run
+        inputs, target = split_batch(batch)
+        run.optimizer.step(inputs, target, self.loss_fn)
+        follow_statistics(run.model, inputs)
+        run.batch += 1
+        report = run.optimizer.report
+        assert report is not None
+        if run.step == 1:
+            self._check_start(report)
+        for callback in self.callbacks:
+            callback.on_step(run, report)
+        every = self.validation.every if self.validation else None
+        if every is not None and run.step % every == 0:
+            self._validate()
+        elif self.checkpoint and self._due(self.checkpoint):
+            self._save()
+
+    def _check_start(self, report: StepReport) -> None:
+        """Say it when the first step saw nothing."""
+        if report.dead_share == 1.0:
+            self.run.say(
+                f"Dead start: every probe of the first step returned the same loss "
+                f"({report.loss:.4g}), so nothing can move. The probes (radius "
+                f"{report.probe_radius:g}) do not reach a change, or the network is silent "
+                "(no unit fires): enlarge probe_radius, or scale up the initial weights."
+            )
+
+    def _epoch_end(self) -> None:
+        if self.validation and self.validation.every is None:
+            self._validate()
+
+    def _validate(self) -> None:
+        assert self.validation is not None
+        run, metric = self.run, self.validation.metric
+        function = metric.function if metric else self.loss_fn
+        score = run.record(mean_score(run.model, self.validation.batches, function))
+        for callback in self.callbacks:
+            callback.on_validation(run, score)
+        self._save()
+
+    def _finish(self) -> None:
+        run = self.run
+        run.stopped = run.stopped or FINISHED
+        fresh = not run.history or run.history[-1].step != run.step
+        if self.validation and run.stopped != INTERRUPTED and fresh and run.step:
+            self._validate()
+        self._save()
+
+    def _due(self, checkpoint: Checkpoint) -> bool:
+        return time.perf_counter() - self._saved_at >= checkpoint.every_seconds
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            content = self.run.state_dict() | {"meta": dict(self.checkpoint.meta)}
+            checkpoints.save(self.checkpoint.path, content)
+            self._saved_at = time.perf_counter()
+
+
+@contextmanager
+def _interruptible(run: Run) -> Iterator[None]:
+    """The first Ctrl-C lets the step in progress end; a second one raises at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(signum: int, frame: Any) -> None:
+        if run.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+        run.stop(INTERRUPTED)
+        run.say("Stopping after this step; press Ctrl-C again to stop at once.")
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

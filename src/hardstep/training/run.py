@@ -1,0 +1,165 @@
+"""What callbacks see of a training run, and what is saved of it."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardstep.evaluation import call_model, isolated
+from hardstep.optim import PolyStep
+from hardstep.training.stream import split_batch
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number per batch, averaged over examples.
+
+    Args:
+        name: For logs.
+        function: Of (output, target); returns the mean over the batch.
+        higher_is_better: Which way selection goes.
+    """
+
+    name: str
+    function: Callable[[Any, Any], Tensor]
+    higher_is_better: bool = False
+
+
+def _accuracy(output: Tensor, target: Tensor) -> Tensor:
+    return (output.argmax(dim=-1) == target).double().mean()
+
+
+ACCURACY = Metric("accuracy", _accuracy, higher_is_better=True)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One validation."""
+
+    step: int
+    value: float
+    evaluations: int
+    seconds: float
+
+
+@dataclass
+class Run:
+    """A run in progress; callbacks may read all of it and call `stop` and `say`."""
+
+    model: nn.Module
+    optimizer: PolyStep
+    metric: Metric | None
+    total_steps: int  # 0 if not known beforehand
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    history: list[Score] = field(default_factory=list)
+    best: Score | None = None
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    stopped: str = ""  # why, once it has
+    seconds_before: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+    listeners: list[Callable[[str], None]] = field(default_factory=list)
+
+    @property
+    def step(self) -> int:
+        """Steps taken, earlier sessions included."""
+        return self.optimizer.steps
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, earlier sessions included."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def stop(self, reason: str) -> None:
+        """End the run after this step."""
+        self.stopped = self.stopped or reason
+
+    def say(self, text: str) -> None:
+        """Tell the user something."""
+        for listener in self.listeners:
+            listener(text)
+
+    def record(self, value: float) -> Score:
+        """Take in a validation; the weights are kept if it is the best so far."""
+        score = Score(self.step, value, self.optimizer.evaluations, self.seconds)
+        self.history.append(score)
+        if self.best is None or self._better(value, self.best.value):
+            self.best = score
+            self.best_weights = copied(self.model.state_dict())
+        return score
+
+    def _better(self, value: float, than: float) -> bool:
+        if math.isnan(than):
+            return not math.isnan(value)
+        higher = self.metric is not None and self.metric.higher_is_better
+        return value > than if higher else value < than
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on, in tensors, numbers and strings."""
+        return {
+            "model": copied(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "best_weights": self.best_weights,
+            "best": None if self.best is None else _as_list(self.best),
+            "history": [_as_list(score) for score in self.history],
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+            "total_steps": self.total_steps,
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on where the saved run was."""
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.best_weights = dict(saved["best_weights"])
+        self.best = None if saved["best"] is None else Score(*saved["best"])
+        self.history = [Score(*row) for row in saved["history"]]
+        self.epoch, self.batch = int(saved["epoch"]), int(saved["batch"])
+        self.seconds_before = float(saved["seconds"])
+        self.started = time.perf_counter()
+
+
+def _as_list(score: Score) -> list[float]:
+    return [score.step, score.value, score.evaluations, score.seconds]
+
+
+def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model's state, detached from the model."""
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[..., Tensor]) -> float:
+    """A per-batch mean, averaged over all examples; the model runs in evaluation mode."""
+    total, count = 0.0, 0
+    with isolated(model):
+        model.eval()
+        for batch in batches:
+            inputs, target = split_batch(batch)
+            output = call_model(model, inputs)
+            size = _batch_size(inputs)
+            value = function(output) if target is None else function(output, target)
+            total += float(value) * size
+            count += size
+    return total / count if count else math.nan
+
+
+@torch.no_grad()
+def follow_statistics(model: nn.Module, inputs: Any) -> None:
+    """Let running statistics (BatchNorm) see a batch, which the optimizer's probes never do."""
+    kept = any(getattr(module, "track_running_stats", False) for module in model.modules())
+    if model.training and kept:
+        with torch.random.fork_rng(devices=[]):
+            call_model(model, inputs)
+
+
+def _batch_size(inputs: Any) -> int:
+    while not isinstance(inputs, Tensor):
+        inputs = next(iter(inputs.values())) if isinstance(inputs, Mapping) else inputs[0]
+    return len(inputs) if inputs.dim() else 1

@@ -1,0 +1,216 @@
+"""Small models of every kind with a batch each, and the losses a plain loop finds for them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from hardstep.evaluation import Candidates, Problem
+from hardstep.geometry import ParticleMap
+from hardstep.nn import ArgmaxAttention, HardMoE, Quantize, SpikingMLP, Staircase, TransformedLinear
+from hardstep.subspaces import (
+    Full,
+    Global,
+    LayerWise,
+    Layout,
+    LowRank,
+    RowWise,
+    SharedRows,
+    Sparse,
+    Subspace,
+    trainable,
+)
+
+BATCH = 6
+SUBSPACES = {
+    "full": Full(),
+    "rows": RowWise(2),
+    "rows-shared": RowWise(1, SharedRows()),
+    "layers": LayerWise(1),
+    "global": Global(8),
+    "sparse": Sparse(1),
+    "lowrank": LowRank(1),
+}
+
+
+class Recurrent(nn.Module):
+    """The last hidden state of a recurrent layer, read out."""
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.recurrent = kind(2, 3, batch_first=True)
+        self.readout = nn.Linear(3, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.readout(self.recurrent(inputs)[0][:, -1])
+
+
+class Attention(nn.Module):
+    """Self-attention, averaged over the sequence."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, dropout=dropout, batch_first=True)
+        self.readout = nn.Linear(4, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        mixed, _ = self.attention(inputs, inputs, inputs, need_weights=False)
+        return self.readout(mixed.mean(dim=1))
+
+
+class Tied(nn.Module):
+    """One weight, used there and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(3, 3)
+        self.decoder = nn.Linear(3, 3)
+        self.decoder.weight = self.encoder.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.decoder(torch.tanh(self.encoder(inputs)))
+
+
+class Transposed(nn.Module):
+    """A parameter that is not contiguous, a scale without dimensions, a three-dimensional one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(3, 4).T)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.forms = nn.Parameter(torch.randn(3, 4, 4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.scale * torch.tanh(inputs @ self.matrix.T)
+        return torch.einsum("bi,kij,bj->bk", hidden, self.forms, hidden)
+
+
+def _quantized() -> nn.Module:
+    middle = TransformedLinear(4, 4, transform=Quantize())
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), middle, nn.ReLU(), nn.Linear(4, 3))
+
+
+def _frozen() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    model[2].requires_grad_(False)
+    return model
+
+
+def _sequential(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers)
+
+
+# How to make a model, and the shape of one example.
+MODELS = {
+    "mlp": (lambda: _sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3)), (3,)),
+    "conv-pool": (
+        lambda: _sequential(
+            nn.Conv2d(1, 3, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 3)
+        ),
+        (1, 5, 5),
+    ),
+    "conv1d": (lambda: _sequential(nn.Conv1d(2, 3, 2), nn.Flatten(), nn.Linear(6, 3)), (2, 3)),
+    "batchnorm": (
+        lambda: _sequential(
+            nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4)
+        ),
+        (3,),
+    ),
+    "batchnorm-eval": (
+        lambda: _sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).eval(),
+        (3,),
+    ),
+    "layernorm": (
+        lambda: _sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 3, bias=False)),
+        (3,),
+    ),
+    "lstm": (lambda: Recurrent(nn.LSTM), (4, 2)),
+    "gru": (lambda: Recurrent(nn.GRU), (4, 2)),
+    "attention": (Attention, (3, 4)),
+    "attention-dropout": (lambda: Attention(0.4), (3, 4)),
+    "dropout": (
+        lambda: _sequential(
+            nn.Linear(3, 6), nn.Dropout(0.5), nn.Linear(6, 6), nn.Dropout(0.3), nn.Linear(6, 3)
+        ),
+        (3,),
+    ),
+    "argmax": (lambda: _sequential(nn.Linear(3, 4), ArgmaxAttention(4, 3), nn.Linear(4, 3)), (3,)),
+    "experts": (lambda: _sequential(nn.Linear(3, 4), HardMoE(4, 2), nn.Linear(4, 3)), (3,)),
+    "spiking": (lambda: SpikingMLP((3, 6, 3), num_steps=6), (3,)),
+    "quantized": (_quantized, (3,)),
+    "staircase": (lambda: _sequential(nn.Linear(3, 6), Staircase(), nn.Linear(6, 3)), (3,)),
+    "tied": (Tied, (3,)),
+    "frozen": (_frozen, (3,)),
+    "transposed": (Transposed, (3,)),
+}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def made(factory, seed: int = 0) -> nn.Module:
+    """What a factory makes from a seed, without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return factory()
+
+
+def classify(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> Problem:
+    """Cross-entropy of random labels on random inputs."""
+    inputs = torch.randn(BATCH, *shape, generator=generator(1), dtype=torch.float64).to(dtype)
+    labels = torch.randint(0, 3, (BATCH,), generator=generator(2))
+    return Problem(model.to(dtype), inputs, labels, F.cross_entropy)
+
+
+def problem_of(name: str, dtype: torch.dtype = torch.float64) -> Problem:
+    """A model of the catalogue with its batch."""
+    factory, shape = MODELS[name]
+    return classify(made(factory), shape, dtype)
+
+
+def candidates_for(
+    source: nn.Module | dict[str, Tensor],
+    subspace: Subspace | None = None,
+    *,
+    dim: int = 3,
+    vertices: int = 2,
+    probes: int = 1,
+    rows: list[int] | None = None,
+    seed: int = 7,
+    scale: float = 0.5,
+) -> Candidates:
+    """Random probes of every particle, or of those in `rows`."""
+    base = trainable(source)
+    layout = Layout(base)
+    bound = (subspace or Full()).bind(layout, dim, 0)
+    particles = ParticleMap(bound.group_sizes, dim)
+    asked = torch.arange(particles.num_particles) if rows is None else torch.tensor(rows)
+    shape = (len(asked), vertices, probes, dim)
+    offsets = scale * torch.randn(shape, generator=generator(3), dtype=torch.float64)
+    return Candidates(base, bound, particles, asked, offsets.to(layout.dtype), seed)
+
+
+def parameter_sets(candidates: Candidates) -> list[dict[str, Tensor]]:
+    """All candidates' tensors, each as the base plus the expansion of its own coordinates."""
+    sets = []
+    particles = candidates.particles
+    for row, per_particle in zip(candidates.rows.tolist(), candidates.offsets, strict=True):
+        for offset in per_particle.reshape(-1, particles.particle_dim):
+            table = torch.zeros(particles.num_particles, particles.particle_dim, dtype=offset.dtype)
+            table[row] = offset
+            changes = candidates.subspace.expand(particles.to_coordinates(table))
+            sets.append({n: t.detach() + changes[n] for n, t in candidates.base.items()})
+    return sets
+
+
+def hand_losses(candidates: Candidates, problem: Problem) -> Tensor:
+    """One forward pass per candidate, written out: what every evaluator must return."""
+    losses = []
+    for tensors in parameter_sets(candidates):
+        buffers = {name: b.clone() for name, b in problem.model.named_buffers()}
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(candidates.seed)
+            output = functional_call(problem.model, (tensors, buffers), (problem.inputs,))
+            losses.append(problem.loss_fn(output, problem.target))
+    return torch.stack(losses)

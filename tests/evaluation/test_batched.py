@@ -1,0 +1,263 @@
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.evaluation import Batched, ModelObjective, OneByOne, Problem
+
+from .catalogue import candidates_for, classify, hand_losses, made, problem_of
+
+CALLS: list[int] = []  # outside any module, since modules are restored
+
+
+class Counted(nn.Module):
+    """A layer whose forward passes are counted; subclasses do something vmap cannot."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, inputs):
+        CALLS.append(1)
+        return self.awkward(self.layer(inputs))
+
+
+class Branches(Counted):
+    def awkward(self, hidden):
+        return 2 * hidden if (hidden > 0.5).any() else -hidden
+
+
+class CallsItem(Counted):
+    def awkward(self, hidden):
+        return hidden * hidden.max().item()
+
+
+class CallsNumpy(Counted):
+    def awkward(self, hidden):
+        return hidden + torch.from_numpy(hidden.numpy().round())
+
+
+class Masks(Counted):
+    def awkward(self, hidden):
+        hidden = hidden.clone()
+        hidden[hidden < 0] = 0
+        return hidden
+
+
+class WritesInPlace(Counted):
+    def awkward(self, hidden):
+        total = torch.zeros(len(hidden), 3, dtype=torch.float64)
+        total += hidden
+        return total
+
+
+AWKWARD = pytest.mark.parametrize("kind", [Branches, CallsItem, CallsNumpy, Masks, WritesInPlace])
+
+
+@AWKWARD
+def test_a_model_that_cannot_be_batched_is_evaluated_one_by_one_and_the_note_says_why(kind):
+    problem = classify(made(kind), (3,), torch.float64)
+    candidates = candidates_for(problem.model)
+    evaluator = Batched()
+    assert evaluator.note == "not used yet"
+    losses = ModelObjective(problem, evaluator).losses(candidates)
+    expected = hand_losses(candidates, problem)
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-10)
+    assert evaluator.note.startswith("one candidate at a time: RuntimeError: ")
+    assert len(evaluator.note) > len("one candidate at a time: RuntimeError: ") + 20
+
+
+@AWKWARD
+def test_the_fallback_is_remembered_for_the_model_and_for_no_other(kind):
+    problem = classify(made(kind), (3,), torch.float64)
+    candidates = candidates_for(problem.model)
+    evaluator = Batched()
+    first = ModelObjective(problem, evaluator).losses(candidates)
+    CALLS.clear()
+    again = ModelObjective(problem, evaluator).losses(candidates)
+    assert len(CALLS) == len(candidates)  # not one attempt more
+    assert torch.equal(first, again)
+    assert evaluator.note.startswith("one candidate at a time")
+    other = problem_of("mlp")
+    ModelObjective(other, evaluator).losses(candidates_for(other.model))
+    assert evaluator.note == "batched"
+
+
+def test_a_branch_that_no_candidate_reaches_through_its_change_is_batched():
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3).requires_grad_(False), nn.Linear(3, 3)
+
+        def forward(self, inputs):
+            hidden = self.first(inputs)
+            return self.second(hidden if hidden.sum() > 0 else -hidden)
+
+    problem = classify(made(Gate), (3,), torch.float64)
+    candidates = candidates_for(problem.model)
+    evaluator = Batched()
+    losses = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, hand_losses(candidates, problem), rtol=0, atol=1e-10)
+    assert evaluator.note == "batched"
+
+
+def test_a_fault_of_the_model_raises_the_models_own_error_and_is_not_remembered():
+    problem = problem_of("mlp")
+    evaluator = Batched()
+    candidates = candidates_for(problem.model)
+    wrong = dataclasses.replace(problem, inputs=torch.zeros(6, 4, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        ModelObjective(wrong, evaluator).losses(candidates)
+    ModelObjective(problem, evaluator).losses(candidates)
+    assert evaluator.note == "batched"
+
+
+def test_an_error_raised_on_purpose_is_the_one_that_arrives():
+    def loss_fn(output, target):
+        raise KeyError("no such label")
+
+    problem = dataclasses.replace(problem_of("mlp"), loss_fn=loss_fn)
+    with pytest.raises(KeyError, match="no such label"):
+        ModelObjective(problem, Batched()).losses(candidates_for(problem.model))
+
+
+@pytest.mark.parametrize("model", ["mlp", "conv-pool", "batchnorm", "spiking"])
+def test_losses_are_the_same_bits_for_every_budget_that_holds_a_tile(model):
+    problem = problem_of(model, torch.float32)
+    candidates = candidates_for(problem.model, vertices=9)
+    assert len(candidates) > 64
+    small, large = (
+        ModelObjective(problem, Batched(memory_budget=budget)).losses(candidates)
+        for budget in (1 << 20, 1 << 40)
+    )
+    assert torch.equal(small, large)
+
+
+@pytest.mark.parametrize("budget", [1, 3_000, 10_000])
+def test_a_budget_below_a_tile_still_gives_all_losses(budget):
+    problem = problem_of("mlp")
+    candidates = candidates_for(problem.model)
+    evaluator = Batched(memory_budget=budget)
+    losses = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, hand_losses(candidates, problem), rtol=0, atol=1e-10)
+    assert evaluator.note == "batched"
+
+
+class Scarce:
+    """A bound subspace on a machine that cannot hold more than `limit` candidates."""
+
+    def __init__(self, bound, limit, error):
+        self._bound, self._limit, self._error = bound, limit, error
+        self.asked = []
+
+    def __getattr__(self, name):
+        return getattr(self._bound, name)
+
+    def displaced(self, base, block, index, offsets):
+        self.asked.append(len(index))
+        if len(index) > self._limit:
+            raise self._error
+        return self._bound.displaced(base, block, index, offsets)
+
+
+MEMORY_ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 12345 bytes"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", MEMORY_ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("limit", [1, 5, 16])
+@pytest.mark.parametrize("model", ["mlp", "batchnorm"])
+def test_a_memory_error_halves_the_tile_and_loses_no_candidate(model, limit, error):
+    problem = problem_of(model)
+    plenty = candidates_for(problem.model, vertices=4)
+    scarce = dataclasses.replace(plenty, subspace=Scarce(plenty.subspace, limit, error))
+    evaluator = Batched()
+    losses = ModelObjective(problem, evaluator).losses(scarce)
+    torch.testing.assert_close(losses, hand_losses(plenty, problem), rtol=0, atol=1e-10)
+    assert evaluator.note == "batched"
+    assert max(scarce.subspace.asked) > limit
+    served = [size for size in scarce.subspace.asked if size <= limit]
+    assert sum(served) == len(plenty)
+
+
+def test_a_memory_error_that_no_halving_cures_arrives():
+    problem = problem_of("mlp")
+    plenty = candidates_for(problem.model)
+    hopeless = dataclasses.replace(plenty, subspace=Scarce(plenty.subspace, 0, MEMORY_ERRORS[0]))
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        ModelObjective(problem, Batched()).losses(hopeless)
+
+
+def test_tiles_shrink_where_activations_are_large():
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(3))
+
+        def forward(self, inputs):
+            wide = (inputs * self.scale).expand(1_000_000, 3)
+            pooled, _ = F.max_pool1d(wide, kernel_size=1, return_indices=True)
+            return pooled.mean(dim=0)
+
+    model = Wide()
+    seen = Scarce(candidates_for(model).subspace, 10**9, None)
+    candidates = dataclasses.replace(candidates_for(model, vertices=8), subspace=seen)
+    problem = Problem(model, torch.ones(1, 3), None, torch.sum)
+    # Four results alive, of 12 MB (values) or 24 MB (indices): only the latter forbid tiles of two.
+    losses = ModelObjective(problem, Batched()).losses(candidates)
+    assert set(seen.asked) == {1}
+    assert len(losses) == 8
+
+
+def test_a_tile_of_the_users_choice_is_kept():
+    problem = problem_of("mlp")
+    plenty = candidates_for(problem.model, vertices=8)
+    seen = Scarce(plenty.subspace, 10**9, None)
+    ModelObjective(problem, Batched(tile=7)).losses(dataclasses.replace(plenty, subspace=seen))
+    assert max(seen.asked) == 7
+
+
+@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
+def test_a_loss_per_example_is_refused_with_advice(evaluator):
+    def per_example(output, target):
+        return F.cross_entropy(output, target, reduction="none")
+
+    problem = dataclasses.replace(problem_of("mlp"), loss_fn=per_example)
+    with pytest.raises(ObjectiveError, match=r"one number per parameter set, got \(6,\); reduce"):
+        ModelObjective(problem, evaluator).losses(candidates_for(problem.model))
+
+
+@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
+def test_a_loss_that_is_no_number_is_refused_by_its_type(evaluator):
+    problem = dataclasses.replace(problem_of("mlp"), loss_fn=lambda output, target: "high")
+    with pytest.raises(ObjectiveError, match="got str"):
+        ModelObjective(problem, evaluator).losses(candidates_for(problem.model))
+
+
+@pytest.mark.parametrize(
+    "convert", [float, lambda loss: loss.numpy()[()], lambda loss: loss.reshape(1)], ids=str
+)
+def test_a_loss_function_may_leave_torch_or_keep_a_dimension(convert):
+    problem = problem_of("mlp")
+    candidates = candidates_for(problem.model)
+    expected = hand_losses(candidates, problem)
+    leaving = dataclasses.replace(
+        problem, loss_fn=lambda output, target: convert(F.cross_entropy(output, target))
+    )
+    for evaluator in (Batched(), OneByOne()):
+        losses = ModelObjective(leaving, evaluator).losses(candidates)
+        torch.testing.assert_close(losses, expected, rtol=0, atol=1e-10)
+
+
+def test_tiles_and_budgets_below_one_are_refused():
+    with pytest.raises(ConfigError, match="tile must be at least 1, got 0"):
+        Batched(tile=0)
+    with pytest.raises(ConfigError, match="memory_budget must be positive, got 0"):
+        Batched(memory_budget=0)
+    assert repr(Batched(tile=3, memory_budget=8)) == "Batched(tile=3, memory_budget=8)"

@@ -1,0 +1,103 @@
+"""The small models, batches and objectives that the tests of the optimizer share."""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hardstep import seeds
+from hardstep.evaluation import Candidates
+
+SHAPES = {"first.weight": (4, 3), "first.bias": (4,), "last.weight": (2, 4), "last.bias": (2,)}
+
+
+def staircase(x: Tensor) -> Tensor:
+    return (5 * torch.sigmoid(x)).floor() / 5
+
+
+class Net(nn.Module):
+    """3-4-2, 26 numbers; two tensors of which no particle dimension but 2 divides all sizes."""
+
+    def __init__(self, activation: Callable[[Tensor], Tensor] = torch.tanh, seed: int = 0) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.activation = activation
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.activation(self.first(x)))
+
+
+def batch(index: int = 0, num: int = 6) -> tuple[Tensor, Tensor]:
+    """Inputs (num, 3) and targets (num, 2), float64."""
+    generator = torch.Generator().manual_seed(100 + index)
+    both = torch.randn(num, 5, generator=generator, dtype=torch.float64)
+    return both[:, :3], both[:, 3:]
+
+
+def flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    """All tensors as one new vector, in their order."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()])
+
+
+def parameters(model: nn.Module) -> Tensor:
+    """The model's parameters as one new vector."""
+    return flat(dict(model.named_parameters()))
+
+
+def flat_loss(theta: Tensor, x: Tensor, y: Tensor, activation=torch.tanh) -> float:
+    """The loss of a `Net` with flat parameters, written without modules."""
+    sizes = [torch.Size(shape).numel() for shape in SHAPES.values()]
+    w, b, v, c = (
+        piece.reshape(shape)
+        for piece, shape in zip(torch.split(theta, sizes), SHAPES.values(), strict=True)
+    )
+    return float(((activation(x @ w.T + b) @ v.T + c - y) ** 2).mean())
+
+
+def stacked_loss(tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """The losses of stacked tensors (N, *shape), as `batched=` wants them."""
+    w, b, v, c = (tensors[name] for name in SHAPES)
+    hidden = torch.tanh(torch.einsum("bi,nhi->nbh", x, w) + b[:, None])
+    out = torch.einsum("nbh,noh->nbo", hidden, v) + c[:, None]
+    return ((out - y) ** 2).mean(dim=(1, 2))
+
+
+mse = functional.mse_loss
+
+
+def constant_loss(output: Tensor, target: Tensor) -> Tensor:
+    return 0 * output.sum() + 0.7
+
+
+class Scripted:
+    """An objective that does not look at parameters: noise that depends on the step alone.
+
+    With rotations that ignore the past, the barycentres of two runs with the same seed are
+    then the same, whatever their rules make of them.
+    """
+
+    def __init__(self, here: float = 0.0) -> None:
+        self.here = here  # the loss at the parameters themselves
+        self.calls: list[int] = []
+
+    def losses(self, candidates: Candidates) -> Tensor:
+        self.calls.append(len(candidates))
+        if len(candidates) == 1:
+            return torch.tensor([self.here], dtype=torch.float64)
+        generator = torch.Generator().manual_seed(candidates.seed)
+        return torch.rand(len(candidates), generator=generator, dtype=torch.float64)
+
+
+def moves(positions: list[Tensor]) -> list[Tensor]:
+    """Differences of consecutive positions."""
+    return [after - before for before, after in pairwise(positions)]
+
+
+def draw_seed(seed: int, step: int) -> int:
+    """The seed that the forward passes of a step share."""
+    return seeds.derive(seed, "forward", step)

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardstep.errors import ConfigError
+from hardstep.geometry import num_particles
+from hardstep.subspaces import Full, HaarRows, Layout, RowWise, SharedRows, layer_budget
+
+from .catalogue import MODELS, bound, matrix, particles_by_block, randn, tensors_of
+
+EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+KINDS = ["rows", "rows-rank-2", "rows-shared", "rows-whole"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_particle_touches_one_output_unit_and_its_bias_only(name, model):
+    subspace, tensors = bound(name, model), tensors_of(model)
+    specs = subspace.layout.specs
+    for number, index in enumerate(particles_by_block(subspace, 3)):
+        weight, *bias = subspace.blocks[number].names
+        if not specs[weight].is_matrix:
+            continue
+        stacks = subspace.displaced(tensors, number, index, torch.ones(index.shape).double())
+        moved = (stacks[weight] - tensors[weight].detach()).flatten(2).norm(dim=2) > 1e-12
+        for name_of_bias in bias:
+            moved |= (stacks[name_of_bias] - tensors[name_of_bias].detach()).abs() > 1e-12
+        assert (moved.sum(dim=1) == 1).all()
+        assert moved.any(dim=0).all()  # and no unit is left out
+
+
+@EXAMPLES
+@given(
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    rank=st.integers(1, 4),
+    dim=st.integers(1, 8),
+    has_bias=st.booleans(),
+)
+def test_a_layer_gets_its_budget_in_whole_particles_spread_evenly(
+    rows, columns, rank, dim, has_bias
+):
+    tensors = {"weight": torch.zeros(rows, columns), "bias": torch.zeros(rows)}
+    layout = Layout(tensors if has_bias else {"weight": tensors["weight"]})
+    (block,) = RowWise(rank).bind(layout, dim, 0).blocks
+    budget = layer_budget(rows, columns, rank) + has_bias * rows
+    each = [num_particles(size, dim) for size in block.group_sizes]
+    assert sum(each) == max(num_particles(budget, dim), rows)
+    assert max(each) - min(each) <= 1
+    assert min(each) >= 1
+    longest = columns + has_bias
+    assert all(size == longest or size % dim == 0 for size in block.group_sizes)
+    assert max(block.group_sizes) <= longest
+
+
+def test_every_unit_of_a_wide_layer_has_a_particle_though_the_budget_is_smaller():
+    layout = Layout({"weight": torch.zeros(50, 2), "bias": torch.zeros(50)})
+    (block,) = RowWise(1).bind(layout, 8, 0).blocks
+    assert block.group_sizes == (3,) * 50  # two inputs and the bias, not eight
+
+
+def test_the_budget_never_exceeds_the_layer():
+    for rank in (2, 3, 50):
+        layout = Layout({"weight": torch.zeros(3, 4), "bias": torch.zeros(3)})
+        subspace = RowWise(rank).bind(layout, 5, 0)
+        assert subspace.dim == 15
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_whole_rows_are_the_full_space_in_another_order(model):
+    rows, full = bound("rows-whole", model), bound("full", model)
+    assert rows.dim == full.dim
+    columns = matrix(rows)
+    assert torch.equal(columns.sum(dim=0), torch.ones(rows.dim, dtype=torch.float64))
+    assert torch.equal(columns.sum(dim=1), torch.ones(rows.dim, dtype=torch.float64))
+
+
+def test_whole_rows_are_grouped_by_unit_and_full_tensors_are_not():
+    layout = Layout({"weight": torch.zeros(3, 4), "bias": torch.zeros(3)})
+    assert RowWise(None).bind(layout, 2, 0).group_sizes == (5, 5, 5)
+    assert Full().bind(layout, 2, 0).group_sizes == (12, 3)
+
+
+def test_the_bias_is_the_last_coordinate_of_its_unit():
+    tensors = {"weight": randn(4, 6), "bias": randn(4)}
+    subspace = RowWise(1).bind(Layout(tensors), 2, 0)
+    (block,) = subspace.blocks
+    last = torch.tensor(block.group_sizes).cumsum(0) - 1
+    for unit, coordinate in enumerate(last.tolist()):
+        change = subspace.expand(torch.eye(subspace.dim, dtype=torch.float64)[coordinate])
+        assert not change["weight"].any()
+        assert change["bias"].tolist() == [float(unit == other) for other in range(4)]
+
+
+def test_haar_rows_differ_from_unit_to_unit_and_shared_rows_do_not():
+    layout = Layout({"weight": torch.zeros(4, 9, dtype=torch.float64)})
+    for basis, shared in ((HaarRows(), False), (SharedRows(), True)):
+        subspace = RowWise(1, basis=basis).bind(layout, 2, 0)
+        assert subspace.group_sizes == (4, 4, 4, 2)  # (4 + 9)·1 coordinates are seven particles
+        columns = matrix(subspace).reshape(4, 9, -1)
+        assert torch.equal(columns[0, :, 0], columns[1, :, 4]) is shared
+
+
+def test_shared_rows_hold_one_basis_instead_of_one_per_unit():
+    layout = Layout({"weight": torch.zeros(4, 9, dtype=torch.float64)})
+    haar, shared = (RowWise(1, basis=b).bind(layout, 2, 0) for b in (HaarRows(), SharedRows()))
+    assert shared.memory == 4 * 9 * 8
+    assert haar.memory == 4 * shared.memory
+
+
+def test_a_rank_below_one_is_refused():
+    with pytest.raises(ConfigError, match="RowWise: rank must be at least 1, got 0"):
+        RowWise(0)

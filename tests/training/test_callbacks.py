@@ -1,0 +1,87 @@
+import io
+import json
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import hardstep
+from hardstep.training import JsonlLog, ProgressBar, TensorBoard, Validation
+from tests.training.small import batches, model, optimizer
+
+
+def run(steps=4, **options):
+    net = model()
+    return hardstep.fit(
+        net,
+        batches(),
+        Validation(batches(num=32), hardstep.training.ACCURACY, every=2),
+        optimizer=optimizer(net),
+        steps=steps,
+        **options,
+    )
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_log_has_a_line_per_step_and_validation(tmp_path):
+    run(callbacks=[JsonlLog(tmp_path / "log.jsonl")])
+    rows = read(tmp_path / "log.jsonl")
+    assert [r["step"] for r in rows if r["event"] == "step"] == [1, 2, 3, 4]
+    assert [r["step"] for r in rows if r["event"] == "validation"] == [2, 4]
+    per_step = {r["evaluations"] for r in rows if r["event"] == "step"}
+    assert per_step == {optimizer(model()).evaluations_per_step}
+
+
+def test_a_resumed_log_has_every_step_once_even_after_a_torn_line(tmp_path):
+    log, path = tmp_path / "log.jsonl", tmp_path / "run.pt"
+    run(steps=3, callbacks=[JsonlLog(log)], checkpoint=path)
+    with log.open("a") as file:
+        file.write(json.dumps({"event": "step", "step": 4, "loss": 1.0}) + "\n")
+        file.write('{"event": "step", "st')
+    run(steps=6, callbacks=[JsonlLog(log)], checkpoint=path, resume=True)
+    assert [r["step"] for r in read(log) if r["event"] == "step"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_new_run_starts_a_new_log(tmp_path):
+    for _ in range(2):
+        run(callbacks=[JsonlLog(tmp_path / "log.jsonl")])
+    assert len([r for r in read(tmp_path / "log.jsonl") if r["event"] == "step"]) == 4
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_the_losses_and_the_metric(tmp_path):
+    log = tmp_path / "log.jsonl"
+    run(callbacks=[TensorBoard(tmp_path / "tb"), JsonlLog(log)])
+    events = EventAccumulator(str(tmp_path / "tb"))
+    events.Reload()
+    losses = [r["loss"] for r in read(log) if r["event"] == "step"]
+    assert [e.step for e in events.Scalars("step/loss")] == [1, 2, 3, 4]
+    assert [e.value for e in events.Scalars("step/loss")] == pytest.approx(losses, rel=1e-6)
+    assert len(events.Scalars("validation/accuracy")) == 2
+
+
+def test_no_bar_and_no_control_codes_away_from_a_terminal():
+    stream = io.StringIO()
+    run(callbacks=[ProgressBar(stream)])
+    text = stream.getvalue()
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert text.startswith("step 1/4  loss ")
+    assert "evals/s" in text
+
+
+def test_the_bar_on_a_terminal_shows_loss_validation_and_speed(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    bar = ProgressBar(stream)
+    bar.console.width = 120
+    run(callbacks=[bar])
+    text = stream.getvalue()
+    for part in ("step", "loss", "valid", "%", "evals/s"):
+        assert part in text

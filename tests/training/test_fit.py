@@ -1,0 +1,191 @@
+import math
+import os
+import signal
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import hardstep
+from hardstep.errors import CheckpointError, ConfigError
+from hardstep.training import ACCURACY, Callback, EarlyStopping, Metric, Validation, checkpoints
+from tests.training.small import batches, examples, model, optimizer, weights
+
+
+class Spy(Callback):
+    def __init__(self, interrupt_at=None):
+        self.steps, self.scores, self.messages, self.ended = [], [], [], 0
+        self.interrupt_at = interrupt_at
+
+    def on_step(self, run, report):
+        self.steps.append(run.step)
+        if run.step == self.interrupt_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def on_validation(self, run, score):
+        self.scores.append(score)
+
+    def on_message(self, text):
+        self.messages.append(text)
+
+    def on_end(self, run):
+        self.ended += 1
+
+
+def fitted(train=None, **options):
+    net = model()
+    result = hardstep.fit(net, train or batches(), optimizer=optimizer(net), **options)
+    return net, result
+
+
+def test_a_staircase_network_learns_two_clusters():
+    net, result = fitted(epochs=20, valid=Validation(batches(), ACCURACY))
+    assert result.best.value >= 0.95
+    assert result.stopped == "finished"
+    assert result.steps == 60
+
+
+def test_epochs_steps_and_seconds_each_limit_a_run():
+    assert fitted(epochs=2)[1].steps == 6
+    assert fitted(steps=4)[1].steps == 4
+    assert fitted(epochs=2, steps=4)[1].steps == 4
+    assert fitted(seconds=0.0)[1].steps == 0
+    with pytest.raises(ConfigError, match="needs a limit"):
+        fitted()
+
+
+def test_the_model_ends_with_the_weights_of_the_best_validation():
+    values = iter([0.5, 0.9, 0.1])
+    scripted = Metric("scripted", lambda *_: torch.tensor(next(values)), higher_is_better=True)
+    valid = Validation(batches(num=32), scripted, every=2)
+    net, result = fitted(steps=6, valid=valid)
+    assert (result.best.step, [s.step for s in result.history]) == (4, [2, 4, 6])
+    assert torch.equal(weights(net), weights(fitted(steps=4)[0]))
+
+
+def test_without_a_metric_the_lowest_validation_loss_selects():
+    _, result = fitted(epochs=5, valid=batches())
+    assert result.best.value == min(score.value for score in result.history)
+    assert len(result.history) == 5
+
+
+def test_early_stopping_counts_validations_without_improvement():
+    worse = iter(range(100))
+    metric = Metric("worse", lambda *_: torch.tensor(float(next(worse))))
+    valid = Validation(batches(num=32), metric, every=1)
+    _, result = fitted(steps=50, valid=valid, callbacks=[EarlyStopping(patience=3)])
+    assert result.steps == 4
+    assert "no improvement in 3" in result.stopped
+    with pytest.raises(ConfigError, match="patience"):
+        EarlyStopping(0)
+
+
+def loader(seed):
+    dataset = TensorDataset(*examples())
+    return DataLoader(dataset, batch_size=32, shuffle=True)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5, 7])
+def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop):
+    """Mid-epoch too: an epoch has three batches, shuffled by the loader."""
+    path = tmp_path / "run.pt"
+    options = {"valid": Validation(batches(num=32), ACCURACY, every=2), "checkpoint": path}
+    whole, expected = fitted(loader(0), steps=9, valid=options["valid"])
+    net, first = fitted(loader(0), steps=9, callbacks=[Spy(interrupt_at=stop)], **options)
+    assert first.stopped == "interrupted"
+    assert first.steps == stop
+    net, result = fitted(loader(0), steps=9, resume=True, **options)
+    assert torch.equal(weights(net), weights(whole))
+    assert [(s.step, s.value) for s in result.history] == [
+        (s.step, s.value) for s in expected.history
+    ]
+    assert result.evaluations == expected.evaluations
+
+
+def test_an_interrupted_run_says_so_and_saves(tmp_path):
+    spy = Spy(interrupt_at=2)
+    _, result = fitted(steps=9, callbacks=[spy], checkpoint=tmp_path / "run.pt")
+    assert result.stopped == "interrupted"
+    assert spy.steps == [1, 2]
+    assert spy.ended == 1
+    assert "Ctrl-C again" in spy.messages[0]
+    saved = checkpoints.load(tmp_path / "run.pt")
+    assert (saved["optimizer"]["step"], saved["stopped"]) == (2, "interrupted")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    options = {"steps": 4, "checkpoint": tmp_path / "run.pt", "valid": batches(num=32)}
+    net, first = fitted(**options)
+    again, second = fitted(resume=True, **options)
+    assert torch.equal(weights(net), weights(again))
+    assert second.history == first.history
+
+
+def test_resume_without_or_with_the_wrong_checkpoint_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="resume needs"):
+        fitted(steps=1, resume=True)
+    with pytest.raises(CheckpointError, match="no checkpoint at"):
+        fitted(steps=1, resume=True, checkpoint=tmp_path / "none.pt")
+    fitted(steps=1, checkpoint=tmp_path / "run.pt")
+    net = model()
+    other = optimizer(net, seed=5)
+    with pytest.raises(CheckpointError, match="seed 0"):
+        hardstep.fit(
+            net, batches(), optimizer=other, steps=2, checkpoint=tmp_path / "run.pt", resume=True
+        )
+
+
+def test_an_optimizer_for_another_model_is_refused():
+    with pytest.raises(ConfigError, match="another model"):
+        hardstep.fit(model(), batches(), optimizer=optimizer(model()), steps=1)
+
+
+def test_a_dead_start_is_detected_and_said():
+    net = model()
+    with torch.no_grad():
+        net[2].weight.zero_()
+    settings = hardstep.Settings(probe_radius=hardstep.Length(1e-9), subspace=hardstep.Full())
+    frozen = hardstep.PolyStep(net, settings)
+
+    def flat(output, target):
+        return torch.floor(nn.functional.cross_entropy(output, target) * 10) / 10
+
+    spy = Spy()
+    hardstep.fit(net, batches(), optimizer=frozen, steps=2, loss_fn=flat, callbacks=[spy])
+    assert len(spy.messages) == 1
+    assert "Dead start" in spy.messages[0]
+    assert "probe_radius" in spy.messages[0]
+
+
+def test_batchnorm_statistics_follow_training_and_serve_validation():
+    def build():
+        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+    net = hardstep.nn.build(build, 0)
+    hardstep.fit(net, batches(), optimizer=optimizer(net), epochs=10)
+    hidden = net[0](examples()[0])
+    assert net[1].num_batches_tracked == 30
+    torch.testing.assert_close(net[1].running_mean, hidden.mean(dim=0), atol=0.5, rtol=0.2)
+    assert net.training
+
+
+def test_mode_and_global_generator_are_left_as_found():
+    net = model().eval()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    hardstep.fit(net, loader(0), batches(), optimizer=optimizer(net), epochs=2)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not net.training
+
+
+def test_default_optimizer_lowers_the_loss_of_a_small_network():
+    net = model()
+    inputs, labels = examples()
+    loss_of = torch.no_grad()(lambda: float(nn.functional.cross_entropy(net(inputs), labels)))
+    before = loss_of()
+    hardstep.fit(net, batches(), epochs=10)
+    after = loss_of()
+    assert after < 0.5 * before
+    assert math.isfinite(after)
