@@ -139,6 +139,7 @@ MODELS = {
     "spiking": (lambda: SpikingMLP((3, 6, 3), num_steps=6), (3,)),
     "quantized": (_quantized, (3,)),
     "staircase": (lambda: _sequential(nn.Linear(3, 6), Staircase(), nn.Linear(6, 3)), (3,)),
+    "prelu": (lambda: _sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 3)), (3,)),
     "tied": (Tied, (3,)),
     "frozen": (_frozen, (3,)),
     "transposed": (Transposed, (3,)),

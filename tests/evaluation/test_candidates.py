@@ -68,6 +68,15 @@ def test_each_candidate_is_the_base_plus_the_expansion_of_its_offsets(candidates
             assert not tensor.requires_grad
 
 
+def test_fewer_candidates_are_built_together_where_they_change_large_tensors(monkeypatch):
+    monkeypatch.setattr("hardstep.evaluation.candidates.STACK_BYTES", 4 * 40)
+    candidates = candidates_for({"x": torch.zeros(10), "y": torch.zeros(1)}, vertices=5, dim=5)
+    sizes = [(tile.block, tile.end - tile.start) for tile in candidates.tiles(3)]
+    assert sizes == [(0, 3), (0, 3), (0, 3), (0, 1), (1, 3), (1, 2)]
+    sizes = [(tile.block, tile.end - tile.start) for tile in candidates.tiles(100)]
+    assert sizes == [(0, 4), (0, 4), (0, 2), (1, 5)]
+
+
 def test_a_span_of_candidates_is_the_stack_of_each():
     candidates = candidates_for(model(), LayerWise(1))
     for span in candidates.spans():

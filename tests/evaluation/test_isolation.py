@@ -10,6 +10,15 @@ from hardstep.evaluation import Batched, ClosureObjective, ModelObjective, OneBy
 from .catalogue import candidates_for, classify, made
 
 
+class ReadOnly(dict):
+    """A configuration that cannot be changed, hence need not be restored."""
+
+    def update(self, *args, **kwargs):
+        raise TypeError("read-only")
+
+    clear = update
+
+
 class Stateful(nn.Module):
     """Keeps state in every way a module can: rebound, in place, in containers, in buffers."""
 
@@ -22,6 +31,7 @@ class Stateful(nn.Module):
         self.trace = torch.zeros(3, dtype=torch.float64)
         self.log, self.recent = ["start"], deque([0], maxlen=2)
         self.table, self.kinds = {"calls": 0}, set()
+        self.settings = ReadOnly(width=3)
 
     def forward(self, inputs):
         output = self.layer(inputs)
@@ -49,6 +59,7 @@ def assert_untouched(model):
     assert model.recent.maxlen == 2
     assert model.table == {"calls": 0}
     assert model.kinds == set()
+    assert model.settings == {"width": 3}
     assert float(model.seen) == 0.0
     assert torch.equal(model.rebound, torch.zeros_like(model.rebound))
     assert model.training

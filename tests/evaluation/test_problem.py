@@ -80,6 +80,25 @@ def test_without_a_target_the_loss_sees_the_output_alone(evaluator):
 
 
 @EVALUATORS
+def test_a_loss_that_looks_at_the_weights_sees_those_of_the_candidate(evaluator):
+    problem = problem_of("tied")
+    model = problem.model
+    candidates = candidates_for(model)
+
+    def decayed(output, target):
+        return F.cross_entropy(output, target) + sum(p.square().sum() for p in model.parameters())
+
+    plain = ModelObjective(problem, evaluator).losses(candidates)
+    penalised = dataclasses.replace(problem, loss_fn=decayed)
+    penalties = [
+        sum(t.square().sum() for t in candidates.parameters(number).values())
+        for number in range(len(candidates))
+    ]
+    losses = ModelObjective(penalised, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, plain + torch.stack(penalties), rtol=0, atol=1e-10)
+
+
+@EVALUATORS
 def test_embeddings_take_integer_inputs(evaluator):
     model = made(lambda: nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), nn.Linear(8, 3))).double()
     tokens = torch.randint(0, 7, (5, 2), generator=generator())

@@ -40,9 +40,8 @@ class Problem:
 
     def loss(self, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tensor:
         """The loss with these tensors in place of the model's own."""
-        args, kwargs = _arguments(self.inputs)
-        output = functional_call(self.model, (dict(tensors), dict(buffers)), args, kwargs)
-        loss = self.loss_fn(output) if self.target is None else self.loss_fn(output, self.target)
+        swapped = {f"model.{name}": value for name, value in {**tensors, **buffers}.items()}
+        loss = functional_call(_Scored(self), swapped, ())
         if isinstance(loss, Real):  # a loss function that leaves torch
             return torch.tensor(float(loss), dtype=torch.float64)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -56,6 +55,21 @@ class Problem:
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's buffers, so that forward passes cannot change them."""
         return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
+
+
+class _Scored(nn.Module):
+    """A model with its loss: a loss that looks at the weights sees the candidate's."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.model = problem.model
+        self.problem = problem
+
+    def forward(self) -> Any:
+        """The loss, whatever the user's function returns."""
+        output = call_model(self.model, self.problem.inputs)
+        target = () if self.problem.target is None else (self.problem.target,)
+        return self.problem.loss_fn(output, *target)
 
 
 def call_model(model: nn.Module, inputs: Any) -> Any:

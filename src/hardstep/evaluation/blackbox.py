@@ -11,8 +11,8 @@ from hardstep.errors import ObjectiveError
 from hardstep.evaluation.candidates import Candidates
 from hardstep.evaluation.isolation import isolated, reseed
 
-CLOSURE_TILE = 32  # candidates whose changed tensors are built together
-FUNCTION_TILE = 4096  # candidates per call of a vectorised function
+CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
+FUNCTION_TILE = 4096  # candidates per call of a vectorised function, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +35,15 @@ class ClosureObjective:
         kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         losses: list[float] = []
         try:
-            for span in candidates.spans():
-                names = candidates.subspace.blocks[span.block].names
-                for tile in span.tiles(CLOSURE_TILE):
-                    changed = candidates.changed(tile)
-                    for i in range(tile.end - tile.start):
-                        for name, stack in changed.items():
-                            tensors[name].copy_(stack[i])
-                        losses.append(self._call(shell, candidates.seed))
-                        self._restore(buffers, kept)
-                        for name in names:
-                            tensors[name].copy_(originals[name])
+            for tile in candidates.tiles(CLOSURE_TILE):
+                changed = candidates.changed(tile)
+                for i in range(tile.end - tile.start):
+                    for name, stack in changed.items():
+                        tensors[name].copy_(stack[i])
+                    losses.append(self._call(shell, candidates.seed))
+                    self._restore(buffers, kept)
+                    for name in changed:
+                        tensors[name].copy_(originals[name])
         finally:
             self._restore(tensors, originals)
             self._restore(buffers, kept)
@@ -83,12 +81,10 @@ class FunctionObjective:
     def losses(self, candidates: Candidates) -> Tensor:
         """One call per tile of candidates."""
         pieces = []
-        for span in candidates.spans():
-            for tile in span.tiles(FUNCTION_TILE):
-                num = tile.end - tile.start
-                with torch.no_grad():
-                    result = self.function(candidates.stacked(tile))
-                pieces.append(as_losses(result, num))
+        for tile in candidates.tiles(FUNCTION_TILE):
+            with torch.no_grad():
+                result = self.function(candidates.stacked(tile))
+            pieces.append(as_losses(result, tile.end - tile.start))
         return torch.cat(pieces)
 
 

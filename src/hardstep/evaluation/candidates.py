@@ -13,6 +13,8 @@ from torch import Tensor
 from hardstep.geometry import ParticleMap
 from hardstep.subspaces import BoundSubspace
 
+STACK_BYTES = 128 << 20  # how much of changed tensors is built together
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -57,6 +59,13 @@ class Candidates:
         for block, count in zip(blocks.tolist(), counts.tolist(), strict=True):
             start, end = end, end + count * self._per_row
             yield Span(block, start, end)
+
+    def tiles(self, most: int) -> Iterator[Span]:
+        """Spans in pieces of at most `most` candidates, fewer where they change large tensors."""
+        for span in self.spans():
+            changed = [self.base[name] for name in self.subspace.blocks[span.block].names]
+            each = sum(tensor.numel() * tensor.element_size() for tensor in changed)
+            yield from span.tiles(max(1, min(most, STACK_BYTES // each)))
 
     def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
         """(index, offsets) of a span, both (n, d_p); index within the block, −1 on padding."""

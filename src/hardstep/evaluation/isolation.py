@@ -1,6 +1,6 @@
 """Forward passes that leave no trace: modes, buffers, attributes, the global generators."""
 
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 # What torch itself keeps on every module. A forward pass writes to none of it but the buffers.
 _BOOKKEEPING = frozenset(vars(nn.Module())) - {"_buffers"}
+# Exactly these: a subclass may refuse to be changed, as read-only configurations do.
+_CONTAINERS = frozenset({list, deque, dict, OrderedDict, defaultdict, set})
 
 
 def _devices() -> list[int]:
@@ -33,7 +35,7 @@ class _Snapshot:
         self.module = module
         self.attributes = dict(vars(module))
         own = [value for name, value in self.attributes.items() if name not in _BOOKKEEPING]
-        self.containers = [(v, copy(v)) for v in own if isinstance(v, list | deque | dict | set)]
+        self.containers = [(v, copy(v)) for v in own if type(v) in _CONTAINERS]
         self.tensors = [
             (v, v._version, v.detach().clone())
             for v in own

@@ -14,18 +14,17 @@ from hardstep.evaluation.isolation import isolated, reseed
 class OneByOne:
     """A plain forward pass per candidate. For code that cannot be batched over parameters."""
 
-    tile: int = 32  # candidates whose changed tensors are built together
+    tile: int = 32  # candidates whose changed tensors are built together, at most
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """A loop over candidates."""
         base = {name: tensor.detach() for name, tensor in candidates.base.items()}
         losses = []
-        for span in candidates.spans():
-            for tile in span.tiles(self.tile):
-                changed = candidates.changed(tile)
-                for i in range(tile.end - tile.start):
-                    one = {name: stack[i] for name, stack in changed.items()}
-                    with isolated(problem.model):
-                        reseed(candidates.seed)
-                        losses.append(problem.loss(base | one, problem.buffers()))
+        for tile in candidates.tiles(self.tile):
+            changed = candidates.changed(tile)
+            for i in range(tile.end - tile.start):
+                one = {name: stack[i] for name, stack in changed.items()}
+                with isolated(problem.model):
+                    reseed(candidates.seed)
+                    losses.append(problem.loss(base | one, problem.buffers()))
         return torch.stack(losses)

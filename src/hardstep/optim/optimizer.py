@@ -3,6 +3,7 @@
 One step (paper, Algorithm 1): coordinates → particles → probes → losses → costs → plan → move.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -54,9 +55,14 @@ class PolyStep:
         seed: int = 0,
         **changes: Any,
     ) -> None:
+        _check_source(model)
+        if not isinstance(settings, Settings | None):
+            raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
         self.seed = int(seed)
         self.evaluator: Evaluator = evaluator if evaluator is not None else Batched()
+        if not callable(getattr(self.evaluator, "losses", None)):
+            raise ConfigError(f"evaluator must be an object such as Batched(), got {evaluator!r}")
         self.model = model if isinstance(model, nn.Module) else None
         self.tensors = trainable(model)
         layout = Layout(self.tensors)
@@ -140,7 +146,6 @@ class PolyStep:
 
     def propose(self) -> Proposal:
         """Where this step would look. Always a full solve; nothing changes yet."""
-        self._find_tensors()
         at, state = self._state.step, self._state
         temperature, reach = self._reach(at)
         rotations = self.settings.rotation.draw(
@@ -190,20 +195,23 @@ class PolyStep:
                 f"the proposal is for step {proposal.step}, the optimizer is at "
                 f"{self._state.step}; call propose() anew"
             )
-        finite, nonfinite = finite_losses(losses.detach().double().cpu(), self.settings.nonfinite)
+        self._find_tensors()
+        known = losses.detach().double().cpu()
+        finite, nonfinite = finite_losses(known, self.settings.nonfinite)
         move = advance(proposal, finite, self._solver, self._state.potentials)
+        if nonfinite == known.numel():
+            move = move._replace(transport_cost=math.nan)
         displacement, memories = move.displacement * self._real, []
         context = Context(proposal.step, move.transport_cost, self._weights)
         for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
             displacement, memory = rule.shape(displacement, memory, context)
             if isinstance(rule, AdaptiveProbes):
-                memory = rule.remember(proposal, finite, memory)
+                memory = rule.remember(proposal, known, memory)
             memories.append(memory)
         self._state = self._state._replace(
             rules=tuple(memories),
             potentials=move.plan.potentials,
-            evaluations=self.evaluations
-            + len(proposal.rows) * len(self._vertices) * proposal.reach.num_probes,
+            evaluations=self.evaluations + proposal.evaluations,
         )
         self._move(displacement)
         self.report = solve_report(proposal, move, displacement, nonfinite)
@@ -232,13 +240,12 @@ class PolyStep:
         if self.model is None:
             return
         self.tensors = trainable(self.model)
-        now = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        known = {spec.name: spec.shape for spec in self.subspace.layout}
+        now, known = Layout(self.tensors).specs, self.subspace.layout.specs
         if now != known:
-            odd = sorted(set(now.items()) ^ set(known.items()))[0]
+            odd = min(n for n in now.keys() | known.keys() if now.get(n) != known.get(n))
             raise ConfigError(
-                f"the model's trainable parameters changed since PolyStep was built, at {odd}; "
-                "build a new optimizer"
+                f"the model's trainable parameters changed since PolyStep was built: {odd!r} was "
+                f"{known.get(odd)} and is {now.get(odd)}; build a new optimizer"
             )
 
     def _reach(self, step: int) -> tuple[float, Reach]:
@@ -255,7 +262,8 @@ class PolyStep:
         batched: Callable[[dict[str, Tensor]], Any] | None,
         objective: Objective | None,
     ) -> Objective:
-        given = [inputs is not None, batched is not None, objective is not None]
+        batch = any(part is not None for part in (inputs, target, loss_fn))
+        given = [batch, batched is not None, objective is not None]
         if sum(given) != 1:
             raise ConfigError(
                 "step takes exactly one of (inputs, target, loss_fn), a closure, batched= and "
@@ -265,16 +273,17 @@ class PolyStep:
             return objective
         if batched is not None:
             return FunctionObjective(batched)
-        if callable(inputs) and not isinstance(inputs, Tensor) and loss_fn is None:
+        if callable(inputs) and target is None and loss_fn is None:
             return ClosureObjective(inputs, self.model)
-        if self.model is None or loss_fn is None:
+        if self.model is None or inputs is None or loss_fn is None:
             raise ConfigError(
-                "step(inputs, target, loss_fn) needs a model and a loss function; for plain "
-                "tensors use a closure, batched= or objective="
+                "step(inputs, target, loss_fn) needs a model, inputs and a loss function; for "
+                "plain tensors use a closure, batched= or objective="
             )
         return ModelObjective(Problem(self.model, inputs, target, loss_fn), self.evaluator)
 
     def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
+        self._find_tensors()
         seed = seeds.derive(self.seed, "forward", self._state.step)
         return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
 
@@ -338,3 +347,10 @@ class PolyStep:
         """Go on from a saved state; settings, seed and shapes must be the same."""
         self._state = states.from_dict(saved, describe(self.settings), self.seed, self._like)
         self.subspace.load_state_dict(saved["subspace"])
+
+
+def _check_source(model: object) -> None:
+    if not isinstance(model, nn.Module | Mapping):
+        raise ConfigError(
+            f"PolyStep needs a model or a dict of named tensors, got a {type(model).__name__}"
+        )

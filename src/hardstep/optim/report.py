@@ -20,7 +20,7 @@ class StepReport:
     """
 
     step: int
-    loss: float  # transport cost of a solve, or the loss at the parameters when coasting
+    loss: float  # transport cost of a solve (NaN if no loss was finite), or at the parameters
     solved: bool
     temperature: float
     step_radius: float
@@ -30,8 +30,8 @@ class StepReport:
     dead_share: float  # share of constant rows
     displacement: float  # Euclidean length of the whole move
     nonfinite: int = 0
-    evaluations: int = 0  # of this step, set by the optimizer
-    seconds: float = 0.0
+    evaluations: int = 0
+    seconds: float = 0.0  # of `PolyStep.step`
 
 
 def finite_losses(losses: Tensor, policy: NonFinite) -> tuple[Tensor, int]:
@@ -69,6 +69,7 @@ def solve_report(
         dead_share=float((spread == 0).double().mean()),
         displacement=float(displacement.norm()),
         nonfinite=nonfinite,
+        evaluations=proposal.evaluations,
     )
 
 
@@ -87,4 +88,5 @@ def coast_report(
         spread_share=math.nan,
         dead_share=math.nan,
         displacement=float(move.norm()),
+        evaluations=1,
     )

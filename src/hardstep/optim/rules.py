@@ -86,7 +86,9 @@ class WeightDecay(Rule):
 
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The move, pulled toward zero weights."""
-        return move - value_at(self.rate, context.step) * context.weights().to(move), state
+        rate = value_at(self.rate, context.step)
+        _fraction(f"WeightDecay: rate at step {context.step}", rate)
+        return move - rate * context.weights().to(move), state
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Every choice a PolyStep run is made of, checked when it is written down."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 from hardstep.errors import ConfigError
@@ -52,15 +53,21 @@ class Settings:
         _check_kind("solver", self.solver, "solve", "RowSoftmax()")
         _check_radius("step_radius", self.step_radius)
         _check_radius("probe_radius", self.probe_radius)
-        if not callable(self.temperature) and not 0 < float(self.temperature) < math.inf:
-            raise ConfigError(f"temperature must be > 0 and finite, got {self.temperature}")
-        if self.num_probes < 1:
-            raise ConfigError(f"num_probes must be at least 1, got {self.num_probes}")
+        _check_positive("temperature", self.temperature)
+        if not isinstance(self.num_probes, int) or self.num_probes < 1:
+            raise ConfigError(f"num_probes must be a whole number >= 1, got {self.num_probes!r}")
+        if not isinstance(self.jitter, Jitter):
+            raise ConfigError(
+                f"jitter must be an object such as Jitter(probe=Mollifier(0.05)), got "
+                f"{self.jitter!r}"
+            )
         if self.nonfinite not in ("worst", "raise"):
             raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {self.nonfinite!r}")
         self._check_rules()
 
     def _check_rules(self) -> None:
+        if not isinstance(self.rules, tuple | list):
+            raise ConfigError(f"rules must be a tuple such as (Momentum(0.9),), got {self.rules!r}")
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise ConfigError(f"rules must hold rules such as Momentum(0.9), got {rule!r}")
@@ -97,8 +104,17 @@ def _check_radius(name: str, radius: object) -> None:
             f"{name} needs a unit: write Length({radius!r}) for a length or "
             f"TimesTemperature({radius!r}) for a multiple of the temperature"
         )
-    if not callable(radius.value) and not 0 < float(radius.value) < math.inf:
-        raise ConfigError(f"{name} must be > 0 and finite, got {radius.value}")
+    _check_positive(name, radius.value)
+
+
+def _check_positive(name: str, value: object) -> None:
+    """A schedule is checked when it is used."""
+    if callable(value):
+        return
+    if not isinstance(value, Real):
+        raise ConfigError(f"{name} must be a number or a schedule, got {value!r}")
+    if not 0 < float(value) < math.inf:
+        raise ConfigError(f"{name} must be > 0 and finite, got {value}")
 
 
 def describe(value: Any) -> str:
@@ -108,6 +124,12 @@ def describe(value: Any) -> str:
         return f"{type(value).__name__}({inner})"
     if isinstance(value, tuple | list):
         return f"[{', '.join(describe(item) for item in value)}]"
-    if isinstance(value, Callable):  # type: ignore[arg-type]
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {describe(item)}' for key, item in value.items())}}}"
+    if isinstance(value, partial):
+        return f"partial({describe([value.func, value.args, value.keywords])})"
+    if hasattr(value, "__qualname__"):  # a function or a class
+        return f"{value.__module__}.{value.__qualname__}"
+    if repr(value) == object.__repr__(value):  # would show an address, another in each process
+        return f"{describe(type(value))}({describe(getattr(value, '__dict__', {}))})"
     return repr(value)

@@ -38,6 +38,11 @@ class Proposal(NamedTuple):
     rows: Tensor  # (A,) particles whose losses are needed; the rest are remembered
     remembered: Tensor  # (P, V, K) losses of the rows not in `rows`, NaN elsewhere
 
+    @property
+    def evaluations(self) -> int:
+        """How many losses are needed."""
+        return len(self.rows) * self.probes.shape[1:3].numel()
+
 
 class Move(NamedTuple):
     """What `advance` decided."""
@@ -89,5 +94,8 @@ def advance(
     plan = solver.solve(costs, proposal.temperature, warm)
     # Row sums, not 1/P: an unconverged solver must still give a convex combination.
     share = plan.weights / plan.weights.sum(dim=1, keepdim=True)
-    displacement = torch.einsum("pv,pvd->pd", share.to(proposal.targets), proposal.targets)
+    # Targets sum to zero, so only the excess over the least share moves a particle: one whose
+    # shares are equal stays where it is to the last bit.
+    excess = (share - share.amin(dim=1, keepdim=True)).to(proposal.targets)
+    displacement = torch.einsum("pv,pvd->pd", excess, proposal.targets)
     return Move(displacement, plan, costs, float((share * costs).sum(dim=1).mean()))

@@ -71,7 +71,11 @@ def _raster(axes: Any, model: Any, split: Split) -> None:
         last = number == len(trains) - 1
         times, units = train.nonzero(as_tuple=True)
         axes.scatter(
-            times, units + base, s=14 if last else 3, marker="|", color=ACCENT if last else INK
+            times.numpy(),
+            (units + base).numpy(),
+            s=14 if last else 3,
+            marker="|",
+            color=ACCENT if last else INK,
         )
         ticks.append(base + train.shape[1] / 2)
         labels.append(f"output\n({train.shape[1]})" if last else f"hidden\n({train.shape[1]})")
@@ -91,7 +95,7 @@ def _confusion(axes: Any, model: nn.Module, split: Split) -> None:
         predicted = model(split.inputs).argmax(dim=1)
     num = int(max(predicted.max(), split.labels.max())) + 1
     counts = torch.bincount(split.labels * num + predicted, minlength=num * num).reshape(num, num)
-    axes.imshow(counts, cmap="Oranges")
+    axes.imshow(counts.numpy(), cmap="Oranges")
     for row in range(num):
         for column in range(num):
             count = int(counts[row, column])

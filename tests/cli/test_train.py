@@ -1,0 +1,162 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from hardstep.cli import train as command
+from hardstep.training import checkpoints
+
+HARDSTEP = [sys.executable, "-c", "from hardstep.cli.main import main; main()"]
+
+
+def hardstep(*arguments, cwd=None):
+    return subprocess.run(
+        [*HARDSTEP, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "mlp"
+    return folder, hardstep("train", "mlp", "--steps", 3, "--seed", 4, "--out", folder, "--json")
+
+
+def test_a_run_prints_json_alone_on_stdout_and_writes_every_file(finished):
+    folder, done = finished
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["task"], result["seed"], result["steps"]) == ("mlp", 4, 3)
+    assert result["evaluations"] == 3 * 1908
+    assert 0 <= result["test_accuracy"] <= 1
+    assert result["test_examples"] == 360
+    names = {"checkpoint.pt", "log.jsonl", "picture.png", "result.json"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert (folder / "picture.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "\x1b" not in done.stderr  # no bar away from a terminal
+    assert "step 1/3" in done.stderr
+
+
+def test_evaluate_gives_the_recorded_accuracy_again(finished):
+    folder, done = finished
+    again = hardstep("evaluate", folder / "checkpoint.pt", "--json")
+    assert again.returncode == 0, again.stderr
+    recorded, result = json.loads(done.stdout), json.loads(again.stdout)
+    assert result["test_accuracy"] == recorded["test_accuracy"]
+    assert result["valid_accuracy"] == recorded["valid_accuracy"]
+    text = hardstep("evaluate", folder / "checkpoint.pt").stdout
+    assert f"{100 * recorded['test_accuracy']:.1f} %" in text
+
+
+def test_an_occupied_folder_is_refused_and_a_finished_run_reports_again(finished):
+    folder, done = finished
+    before = (folder / "result.json").read_bytes()
+    refused = hardstep("train", "mlp", "--seed", 4, "--out", folder)
+    assert refused.returncode == 2
+    assert "add --resume" in refused.stderr
+    again = hardstep("train", "mlp", "--seed", 4, "--out", folder, "--resume", "--json")
+    assert json.loads(again.stdout) == json.loads(done.stdout)
+    assert (folder / "result.json").read_bytes() == before
+
+
+def test_resuming_another_run_is_refused_with_the_line_that_works(finished):
+    folder, _ = finished
+    refused = hardstep("train", "mlp", "--seed", 5, "--out", folder, "--resume")
+    assert refused.returncode == 2
+    assert "seed 4, not 5" in refused.stderr
+    assert f"--seed 4 --out {folder} --resume" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "nonsense"], "unknown task 'nonsense'; the tasks are argmax, int8"),
+        (["train", "mlp", "--data", "nonsense"], "unknown data 'nonsense'; there is digits"),
+        (["train", "mlp", "--steps", "0"], "--steps"),
+        (["train", "mlp", "--resume"], "no run to resume"),
+        (["train"], "Missing argument"),
+        (["evaluate", "none.pt"], "no checkpoint at none.pt"),
+        (["nonsense"], "No such command"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
+    done = hardstep(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path):
+    out = tmp_path / "run"
+    arguments = ["train", "mlp", "--steps", "12", "--out", str(out)]
+    running = subprocess.Popen(
+        [*HARDSTEP, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and not (out / "log.jsonl").exists():
+        time.sleep(0.02)
+    while time.monotonic() < deadline and (out / "log.jsonl").stat().st_size == 0:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert stdout == ""
+    line = stderr.strip().splitlines()[-1]
+    assert line.startswith("go on with: hardstep train mlp ")
+    taken = checkpoints.load(out / "checkpoint.pt")["optimizer"]["step"]
+    assert 1 <= taken < 12
+    done = hardstep(*line.removeprefix("go on with: hardstep ").split(), "--json")
+    assert done.returncode == 0, done.stderr
+    whole = hardstep("train", "mlp", "--steps", 12, "--out", tmp_path / "whole", "--json")
+    resumed, straight = json.loads(done.stdout), json.loads(whole.stdout)
+    assert resumed["test_accuracy"] == straight["test_accuracy"]
+    weights = [
+        checkpoints.load(folder / "checkpoint.pt")["model"] for folder in (out, tmp_path / "whole")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_default_folders_are_numbered_and_resume_takes_the_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = command.TrainOptions("mlp")
+    assert command._folder(options) == Path("runs/mlp-digits-seed0")
+    for name in ("mlp-digits-seed0", "mlp-digits-seed0-2"):
+        checkpoints.save(Path("runs") / name / "checkpoint.pt", {})
+    assert command._folder(options) == Path("runs/mlp-digits-seed0-3")
+    resumed = command.TrainOptions("mlp", resume=True)
+    assert command._folder(resumed) == Path("runs/mlp-digits-seed0-2")
+
+
+def test_help_and_import_do_not_load_torch():
+    code = (
+        "import sys, hardstep.cli.main as m\n"
+        "try: m.app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "import hardstep\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "evaluate" in done.stdout
+
+
+def test_version_is_printed():
+    import hardstep as package
+
+    assert hardstep("--version").stdout.strip() == package.__version__

@@ -1,0 +1,741 @@
+import math
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from hardstep.errors import ConfigError, NonFiniteLossError, ObjectiveError
+from hardstep.evaluation import Batched, FunctionObjective, OneByOne
+from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
+from hardstep.optim import Momentum, PlanReuse, PolyStep, Settings
+from hardstep.schedules import Length, Linear, TimesTemperature
+from hardstep.solvers import RowSoftmax, Sinkhorn
+from hardstep.subspaces import Full, LayerWise, LowRank, RowWise
+
+from .toys import (
+    Net,
+    Scripted,
+    batch,
+    constant_loss,
+    flat,
+    mse,
+    parameters,
+    stacked_loss,
+)
+
+TINY = {
+    "polytope": Simplex(2),
+    "temperature": 0.2,
+    "step_radius": Length(0.5),
+    "probe_radius": Length(0.6),
+}
+
+
+def tiny(model, **changes):
+    return PolyStep(model, **(TINY | {"subspace": RowWise(rank=1), "seed": 7} | changes))
+
+
+def assert_close(actual, expected, tolerance=1e-10):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+# -- the ways to give an objective -----------------------------------------------------------
+
+
+def test_a_batch_a_closure_a_batched_function_and_an_objective_give_the_same_step():
+    x, y = batch()
+    results = []
+    for way in range(4):
+        model = Net()
+        opt = tiny(model)
+        batched = partial(stacked_loss, x=x, y=y)
+        loss = (
+            (lambda: opt.step(x, y, mse)),
+            (lambda: opt.step(lambda: mse(model(x), y))),
+            (lambda: opt.step(batched=batched)),
+            (lambda: opt.step(objective=FunctionObjective(batched))),
+        )[way]()
+        results.append(torch.cat([parameters(model), torch.tensor([loss]).double()]))
+    for result in results[1:]:
+        assert_close(result, results[0], 1e-12)
+    assert (results[0][:-1] - parameters(Net())).norm() > 1e-3
+
+
+class TwoInputs(Net):
+    def forward(self, x, scale):
+        return super().forward(x) * scale
+
+
+def test_inputs_may_be_a_tensor_a_tuple_of_arguments_or_a_dict_of_them():
+    x, y = batch()
+    scale = torch.full((6, 1), 1.5).double()
+    after = []
+    for inputs in ((x, scale), [x, scale], {"scale": scale, "x": x}):
+        model = TwoInputs()
+        tiny(model).step(inputs, y, mse)
+        after.append(parameters(model))
+    for other in after[1:]:
+        assert torch.equal(other, after[0])
+    model = Net()
+    tiny(model).step(x, y / 1.5, lambda out, target: mse(1.5 * out, 1.5 * target))
+    assert_close(after[0], parameters(model), 1e-12)
+
+
+def test_a_target_is_handed_to_the_loss_function_as_it_is_and_may_be_left_out():
+    x, y = batch()
+    after = []
+    losses = {
+        "tensor": (y, mse),
+        "tuple": ((y, 1.0), lambda out, pair: mse(out, pair[0]) * pair[1]),
+        "dict": ({"y": y}, lambda out, named: mse(out, named["y"])),
+        "none": (None, lambda out: mse(out, y)),
+    }
+    for target, loss_fn in losses.values():
+        model = Net()
+        tiny(model).step(x, target, loss_fn)
+        after.append(parameters(model))
+    for other in after[1:]:
+        assert torch.equal(other, after[0])
+
+
+def test_named_tensors_are_changed_in_place_and_a_sum_of_squares_shrinks():
+    tensors = {"a": torch.full((3,), 2.0), "b": torch.full((2, 2), -2.0)}
+    opt = tiny(tensors, subspace=Full(), step_radius=Length(0.3), probe_radius=Length(0.3))
+    for _ in range(60):
+        opt.step(batched=lambda t: t["a"].square().sum(1) + t["b"].square().sum((1, 2)))
+    assert flat(tensors).norm() < 0.5  # from 5.3
+    before = flat(tensors)
+    opt.step(lambda: float(tensors["a"].square().sum() + tensors["b"].square().sum()))
+    assert not torch.equal(flat(tensors), before)
+
+
+# -- the four pieces ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subspace", [Full(), RowWise(rank=1), LayerWise(1), LowRank(1)], ids=repr)
+def test_a_loss_is_that_of_the_model_with_the_parameters_at_its_probe(subspace):
+    model, (x, y) = Net(), batch()
+    opt = tiny(model, subspace=subspace, num_probes=2, polytope=Orthoplex(3))
+    proposal = opt.propose()
+    losses = opt.evaluate(proposal, x, y, mse)
+    assert losses.shape == (opt.num_particles, 6, 2)
+    for particle in range(opt.num_particles):
+        for vertex, probe in ((0, 0), (3, 1), (5, 0)):
+            at = opt.parameters_at(proposal, particle, vertex, probe)
+            expected = mse(functional_call(model, at, (x,)), y).item()
+            assert losses[particle, vertex, probe].item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_propose_evaluate_advance_is_a_step_and_proposing_alone_changes_nothing():
+    x, y = batch()
+    whole, pieces = Net(), Net()
+    expected = tiny(whole).step(x, y, mse)
+    opt = tiny(pieces)
+    before = parameters(pieces)
+    proposal = opt.propose()
+    losses = opt.evaluate(proposal, x, y, mse)
+    again = opt.propose()
+    assert torch.equal(proposal.probes, again.probes)
+    assert torch.equal(parameters(pieces), before)
+    assert (opt.steps, opt.evaluations) == (0, 0)
+    assert opt.advance(proposal, losses) == expected
+    assert torch.equal(parameters(pieces), parameters(whole))
+    assert (opt.steps, opt.evaluations) == (1, losses.numel())
+
+
+def test_coordinates_expand_to_what_the_parameters_have_travelled():
+    model = Net()
+    opt, start = tiny(model), parameters(Net())
+    for i in range(3):
+        opt.step(*batch(i), mse)
+    travelled = flat(opt.subspace.expand(opt.coordinates))
+    # Blocks are expanded in the layout's order of weights; compare by name.
+    by_name = opt.subspace.expand(opt.coordinates)
+    in_order = torch.cat([by_name[name].reshape(-1) for name, _ in model.named_parameters()])
+    assert_close(parameters(model) - start, in_order)
+    assert travelled.norm() > 0.1
+
+
+def test_candidates_come_in_the_order_particle_vertex_probe():
+    opt = tiny(Net(), num_probes=2)
+    proposal = opt.propose()
+    candidates = opt.candidates(proposal)
+    assert len(candidates) == opt.evaluations_per_step == opt.num_particles * 3 * 2
+    number = (4 * 3 + 1) * 2 + 1
+    expected = opt.parameters_at(proposal, 4, 1, 1)
+    for name, tensor in candidates.parameters(number).items():
+        assert torch.equal(tensor, expected[name])
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def test_the_report_of_a_step_gives_its_lengths_losses_and_price():
+    model = Net()
+    opt = tiny(model, num_probes=2, probe_radius=TimesTemperature(3.0))
+    before = parameters(model)
+    x, y = batch()
+    losses = opt.evaluate(opt.propose(), x, y, mse)
+    returned = opt.step(x, y, mse)
+    report, costs = opt.report, losses.mean(dim=2)
+    spread = (costs.amax(1) - costs.amin(1)) / 0.2
+    weights = torch.softmax(-costs / 0.2, dim=1)
+    assert returned == report.loss == pytest.approx(float((weights * costs).sum(1).mean()), 1e-12)
+    assert (report.step, report.solved, report.nonfinite) == (0, True, 0)
+    assert (report.temperature, report.step_radius) == (0.2, 0.5)
+    assert report.probe_radius == pytest.approx(0.6, rel=1e-15)
+    assert report.evaluations == opt.num_particles * 3 * 2 == opt.evaluations
+    assert report.spread_max == pytest.approx(float(spread.max()), rel=1e-12)
+    assert report.spread_share == pytest.approx(float((spread > 1).double().mean()))
+    assert 0 < report.spread_share < 1
+    assert report.dead_share == 0.0
+    # Orthonormal directions: the coordinates move as far as the parameters.
+    moved = float((parameters(model) - before).norm())
+    assert report.displacement == pytest.approx(moved, rel=1e-10)
+    assert report.seconds > 0
+
+
+def test_the_pieces_report_the_same_price_as_a_step():
+    opt = tiny(Net())
+    proposal = opt.propose()
+    opt.advance(proposal, opt.evaluate(proposal, *batch(), mse))
+    assert opt.report.evaluations == opt.evaluations_per_step
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("solver", [RowSoftmax(), Sinkhorn()], ids=repr)
+@pytest.mark.parametrize("polytope", [Simplex(2), Simplex(8), Orthoplex(3)], ids=repr)
+def test_on_a_constant_loss_every_row_is_dead_and_nothing_moves(dtype, solver, polytope):
+    model = Net().to(dtype)
+    opt = tiny(
+        model,
+        solver=solver,
+        polytope=polytope,
+        rotation=Biased(),
+        rules=(Momentum(0.9),),
+        step_radius=Length(50.0),
+    )
+    before = parameters(model)
+    x, y = (t.to(dtype) for t in batch())
+    for _ in range(3):
+        assert opt.step(x, y, constant_loss) == pytest.approx(0.7, rel=1e-6)
+    assert (opt.report.dead_share, opt.report.spread_max) == (1.0, 0.0)
+    assert opt.report.displacement == 0.0
+    assert torch.equal(parameters(model), before)
+
+
+def test_a_dead_row_stays_while_the_others_move():
+    tensors = {"used": torch.ones(4).double(), "unused": torch.ones(6).double()}
+    opt = tiny(tensors, subspace=Full(), step_radius=Length(30.0))
+    opt.step(batched=lambda t: t["used"].sum(dim=1))
+    assert opt.report.dead_share == pytest.approx(3 / 5)
+    assert torch.equal(tensors["unused"], torch.ones(6).double())
+    assert (tensors["used"] < 1).any()
+
+
+# -- losses that are not finite -----------------------------------------------------------------
+
+
+def spoiled(candidates_losses, places, value):
+    losses = candidates_losses.clone()
+    for place in places:
+        losses[place] = value
+    return losses
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_by_default_nonfinite_losses_rank_last_and_are_counted(value):
+    x, y = batch()
+    places = [(2, 1, 0), (0, 2, 0)]
+    models = [Net(), Net()]
+    for model, replaced in zip(models, (value, None), strict=True):
+        opt = tiny(model)
+        proposal = opt.propose()
+        losses = opt.evaluate(proposal, x, y, mse)
+        good = losses.clone()
+        for place in places:
+            good[place] = -math.inf
+        opt.advance(proposal, spoiled(losses, places, good.max() if replaced is None else value))
+        assert opt.report.nonfinite == (0 if replaced is None else 2)
+        assert math.isfinite(opt.report.loss)
+    assert torch.equal(parameters(models[0]), parameters(models[1]))
+
+
+def test_when_no_loss_is_finite_nothing_moves_and_the_loss_is_nan():
+    model = Net()
+    opt = tiny(model)
+    loss = opt.step(
+        objective=FunctionObjective(lambda t: torch.full((len(t["last.bias"]),), math.nan))
+    )
+    assert math.isnan(loss)
+    assert math.isnan(opt.report.loss)
+    assert opt.report.nonfinite == opt.evaluations_per_step
+    assert torch.equal(parameters(model), parameters(Net()))
+
+
+def test_the_raise_policy_stops_before_anything_moves_and_says_where():
+    model = Net()
+    opt = tiny(model, nonfinite="raise", num_probes=2)
+    proposal = opt.propose()
+    losses = spoiled(torch.zeros(opt.num_particles, 3, 2), [(3, 0, 1), (1, 2, 0)], math.inf)
+    with pytest.raises(NonFiniteLossError, match=r"2 losses .* \(1, 2, 0\)") as caught:
+        opt.advance(proposal, losses)
+    assert (caught.value.count, caught.value.first) == (2, (1, 2, 0))
+    assert opt.steps == 0
+    assert torch.equal(parameters(model), parameters(Net()))
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+def frozen():
+    return Net().requires_grad_(requires_grad=False)
+
+
+SETTINGS = {
+    "unknown setting 'temprature'; the settings are jitter, ": {"temprature": 1.0},
+    "temperature must be > 0 and finite, got 0": {"temperature": 0.0},
+    "temperature must be > 0 and finite, got -2": {"temperature": -2.0},
+    "temperature must be > 0 and finite, got nan": {"temperature": math.nan},
+    "temperature must be a number or a schedule, got 'hot'": {"temperature": "hot"},
+    r"step_radius needs a unit: write Length\(5.0\) for a length or Times": {"step_radius": 5.0},
+    r"probe_radius needs a unit: write Length\(1\)": {"probe_radius": 1},
+    "probe_radius must be > 0 and finite, got 0": {"probe_radius": Length(0.0)},
+    "num_probes must be a whole number >= 1, got 0": {"num_probes": 0},
+    "num_probes must be a whole number >= 1, got 1.5": {"num_probes": 1.5},
+    r"subspace must be an object such as RowWise\(rank=8\), got 8": {"subspace": 8},
+    r"subspace must be an object such as RowWise\(rank=8\), got <class": {"subspace": RowWise},
+    r"polytope must be an object such as Simplex\(8\), got 'simplex'": {"polytope": "simplex"},
+    r"rotation must be an object such as Haar\(\), got None": {"rotation": None},
+    r"solver must be an object such as RowSoftmax\(\), got 'softmax'": {"solver": "softmax"},
+    r"jitter must be an object such as Jitter\(probe=Mollifier": {"jitter": 0.05},
+    "nonfinite must be 'worst' or 'raise', got 'ignore'": {"nonfinite": "ignore"},
+    "rules must hold rules such as Momentum.*, got 0.9": {"rules": (0.9,)},
+    r"rules must be a tuple such as \(Momentum\(0.9\),\), got Momentum": {"rules": Momentum(0.9)},
+}
+
+
+@pytest.mark.parametrize("sentence", SETTINGS)
+def test_bad_settings_are_refused_with_a_sentence(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        PolyStep(Net(), **SETTINGS[sentence])
+
+
+SOURCES = {
+    "Net has no trainable parameters; set requires_grad=True": frozen,
+    "needs non-empty floating-point tensors, got {'a': 'int64": lambda: {"a": torch.arange(3)},
+    "needs a model or a dict of named tensors, got a generator": lambda: Net().parameters(),
+    "needs a model or a dict of named tensors, got a Tensor": lambda: torch.zeros(3),
+}
+
+
+@pytest.mark.parametrize("sentence", SOURCES)
+def test_a_source_without_anything_to_search_is_refused(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        PolyStep(SOURCES[sentence]())
+
+
+def test_settings_and_evaluator_of_another_kind_are_refused():
+    with pytest.raises(ConfigError, match=r"settings must be Settings or a preset, got RowWise"):
+        PolyStep(Net(), RowWise(rank=8))
+    with pytest.raises(ConfigError, match=r"evaluator must be an object such as Batched\(\), got"):
+        PolyStep(Net(), evaluator="batched")
+
+
+def test_a_preset_can_be_changed_field_by_field():
+    opt = PolyStep(Net(), Settings(temperature=3.0, num_probes=2), num_probes=4, subspace=Full())
+    assert (opt.settings.temperature, opt.settings.num_probes) == (3.0, 4)
+
+
+def test_a_scheduled_temperature_or_radius_that_reaches_zero_stops_the_run_at_that_step():
+    def fails_at(sentence, **changes):
+        opt = tiny(Net(), **changes)
+        for i in range(2):
+            opt.step(*batch(i), mse)
+        with pytest.raises(ConfigError, match=sentence):
+            opt.step(*batch(2), mse)
+        assert opt.steps == 2
+
+    down = Linear(1.0, 0.0, steps=2)
+    fails_at("temperature must be > 0, got 0.0 at step 2", temperature=down)
+    fails_at("step_radius must be a positive length, got 0.0 at step 2", step_radius=Length(down))
+
+
+def objectives(opt, model):
+    x, y = batch()
+    unreduced = partial(mse, reduction="none")
+    return {
+        r"loss_fn must return one number .* got \(6, 2\).*mean\(\)": lambda: opt.step(
+            x, y, unreduced
+        ),
+        r"closure must return one number, got shape \(6, 2\)": lambda: opt.step(
+            lambda: unreduced(model(x), y)
+        ),
+        r"batched function must return one loss per candidate, shape \(\d+,\), got \(\)": (
+            lambda: opt.step(batched=lambda t: t["last.bias"].sum())
+        ),
+        r"batched function must return one loss per candidate, shape \(\d+,\), got \(\d+, 2\)": (
+            lambda: opt.step(batched=lambda t: t["last.bias"])
+        ),
+        r"objective must return \d+ losses, got \(3,\)": lambda: opt.step(objective=Short()),
+    }
+
+
+class Short:
+    def losses(self, candidates):
+        return torch.zeros(3)
+
+
+@pytest.mark.parametrize("sentence", objectives(None, None))
+def test_losses_of_the_wrong_shape_are_refused_and_nothing_moves(sentence):
+    model = Net()
+    opt = tiny(model)
+    with pytest.raises(ObjectiveError, match=sentence):
+        objectives(opt, model)[sentence]()
+    assert opt.steps == opt.evaluations == 0
+    assert torch.equal(parameters(model), parameters(Net()))
+
+
+def test_exactly_one_objective_must_be_given():
+    x, y = batch()
+    opt = tiny(Net())
+    for count, call in (
+        (0, lambda: opt.step()),
+        (2, lambda: opt.step(x, y, mse, objective=Scripted())),
+        (2, lambda: opt.step(lambda: 0.0, batched=lambda t: t)),
+        (2, lambda: opt.step(target=y, loss_fn=mse, objective=Scripted())),
+        (3, lambda: opt.step(x, batched=lambda t: t, objective=Scripted())),
+    ):
+        with pytest.raises(ConfigError, match=f"exactly one of .* got {count} of them"):
+            call()
+    for call in (
+        lambda: opt.step(x, y),
+        lambda: opt.step(lambda: 0.0, y),
+        lambda: opt.step(None, y, mse),
+    ):
+        with pytest.raises(ConfigError, match=r"step\(inputs, target, loss_fn\) needs"):
+            call()
+    with pytest.raises(
+        ConfigError, match="for plain tensors use a closure, batched= or objective="
+    ):
+        tiny({"a": torch.zeros(3)}).step(x, y, mse)
+
+
+def test_losses_that_do_not_fit_a_proposal_are_refused():
+    opt = tiny(Net())
+    proposal = opt.propose()
+    p = opt.num_particles
+    with pytest.raises(ObjectiveError, match=rf"shape \({p}, 3, 1\) .*, got \({p}, 3\)"):
+        opt.advance(proposal, torch.zeros(p, 3))
+
+
+def test_a_proposal_of_an_earlier_step_is_refused():
+    opt = tiny(Net())
+    stale = opt.propose()
+    opt.step(*batch(), mse)
+    with pytest.raises(
+        ConfigError, match=r"proposal is for step 0, the optimizer is at 1; call pro"
+    ):
+        opt.advance(stale, torch.zeros(stale.probes.shape[:3]))
+
+
+def test_a_model_whose_parameters_are_others_than_at_the_start_is_refused():
+    x, y = batch()
+
+    def replace(model, name, value):
+        setattr(model, name, nn.Parameter(value))
+
+    changes = {
+        "'first.bias' was .* and is None; build a new": lambda m: m.first.requires_grad_(False),
+        r"'last.bias' was .*\(2,\).* and is .*\(3,\)": lambda m: replace(
+            m.last, "bias", torch.zeros(3)
+        ),
+        r"'extra' was None and is .*\(1,\)": lambda m: replace(m, "extra", torch.zeros(1)),
+        "'first.bias' was .*float64.* and is .*float32": lambda m: m.float(),
+    }
+    for sentence, change in changes.items():
+        model = Net()
+        opt = tiny(model, rules=(PlanReuse(2),))
+        opt.step(x, y, mse)
+        change(model)
+        for _ in range(2):  # a coasting step, and one that solves, refuse alike
+            with pytest.raises(ConfigError, match=sentence):
+                opt.step(x, y, constant_loss)
+
+
+# -- the model's own weights are the truth ------------------------------------------------------
+
+
+def test_an_edit_between_steps_is_kept():
+    model = Net()
+    opt = tiny(model)
+    opt.step(*batch(), mse)
+    coordinates = opt.coordinates
+    with torch.no_grad():
+        model.first.weight += 1.0
+        model.last.bias.fill_(-3.0)
+    edited = parameters(model)
+    opt.step(*batch(1), mse)
+    changes = opt.subspace.expand(opt.coordinates - coordinates)
+    in_order = torch.cat([changes[name].reshape(-1) for name, _ in model.named_parameters()])
+    assert_close(parameters(model) - edited, in_order)
+    losses = []
+    for start in (edited, parameters(Net())):  # and the losses were those of the edited model
+        other = Net()
+        nn.utils.vector_to_parameters(start, other.parameters())
+        twin = tiny(other)
+        twin.load_state_dict(opt.state_dict())
+        losses.append(twin.evaluate(twin.propose(), *batch(1), mse))
+    assert not torch.equal(*losses)
+
+
+@pytest.mark.parametrize("every", [1, 3], ids=["solving", "coasting"])
+def test_parameter_objects_put_in_place_of_others_are_the_ones_that_move(every):
+    model = Net()
+    opt = tiny(model, rules=(PlanReuse(every),))
+    opt.step(*batch(), mse)
+    old = model.first.weight
+    kept = old.detach().clone()
+    model.first.weight = nn.Parameter(kept + 0.01)
+    opt.step(*batch(), mse)
+    assert opt.report.solved == (every == 1)
+    assert torch.equal(old, kept)
+    assert (model.first.weight - kept - 0.01).abs().max() > 1e-4
+
+
+def test_parameters_replaced_between_proposing_and_advancing_are_the_ones_that_move():
+    model = Net()
+    opt = tiny(model)
+    proposal = opt.propose()
+    losses = opt.evaluate(proposal, *batch(), mse)
+    old = model.last.weight
+    model.last.weight = nn.Parameter(torch.zeros(2, 4).double())
+    opt.advance(proposal, losses)
+    assert torch.equal(old, Net().last.weight)
+    assert model.last.weight.abs().max() > 1e-3
+
+
+def test_weights_loaded_between_steps_are_kept():
+    x, y = batch()
+    model, other = Net(), Net(seed=9)
+    opt = tiny(model)
+    opt.step(x, y, mse)
+    model.load_state_dict(other.state_dict())
+    opt.step(x, y, constant_loss)  # dead: whatever is there stays
+    assert torch.equal(parameters(model), parameters(other))
+
+
+# -- what a step leaves alone -------------------------------------------------------------------
+
+
+class Noisy(nn.Module):
+    """Dropout and batch normalisation, one of them switched off."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.body = nn.Sequential(
+                nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 2)
+            )
+        self.double()
+        self.body[2].eval()
+
+
+@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=repr)
+def test_modes_and_buffers_are_as_before_the_step(evaluator):
+    model = Noisy()
+    model.forward = model.body.forward
+    opt = tiny(model, evaluator=evaluator)
+    modes = {name: module.training for name, module in model.named_modules()}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    before = parameters(model)
+    x, y = batch()
+    for call in (lambda: opt.step(x, y, mse), lambda: opt.step(lambda: mse(model(x), y))):
+        call()
+        assert {name: module.training for name, module in model.named_modules()} == modes
+        for name, buffer in model.named_buffers():
+            assert torch.equal(buffer, buffers[name]), name
+    assert (parameters(model) - before).norm() > 1e-3
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_the_global_generators_are_neither_used_nor_reset():
+    def states():
+        return torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # noqa: NPY002
+
+    def run():
+        model = Noisy().train()
+        model.forward = model.body.forward
+        opt = tiny(
+            model,
+            rotation=Biased(),
+            jitter=Jitter(probe=Mollifier(0.1), step=Mollifier(0.1)),
+            rules=(Momentum(0.5),),
+        )
+        x, y = batch()
+        opt.step(x, y, mse)
+        opt.step(lambda: mse(model(x), y))
+        return parameters(model)
+
+    before = states()
+    first = run()
+    after = states()
+    assert torch.equal(before[0], after[0])
+    assert np.array_equal(before[1], after[1])
+    assert before[2] == after[2]
+    torch.rand(3)
+    assert torch.equal(run(), first)
+
+
+def test_dropout_masks_are_shared_by_all_probes_of_a_step():
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unused = nn.Parameter(torch.ones(4).double())
+
+        def forward(self, x):
+            return nn.functional.dropout(x, 0.5) + 0 * self.unused.sum()
+
+    model = Dropped()
+    opt = tiny(model)
+    x, _ = batch()
+    opt.step(x, None, lambda out: out.sum())
+    assert opt.report.dead_share == 1.0
+    first = opt.report.loss
+    opt.step(x, None, lambda out: out.sum())
+    assert opt.report.loss != first  # the next step has masks of its own
+
+
+@pytest.mark.parametrize("subspace", [Full(), RowWise(rank=1), LayerWise(1), LowRank(1)], ids=repr)
+def test_padding_is_inert(subspace):
+    model, (x, y) = Net(), batch()
+    opt = tiny(
+        model, subspace=subspace, polytope=Simplex(5), rotation=Biased(), rules=(Momentum(0.9),)
+    )
+    pad = ~opt.particles.real
+    assert pad.any()
+    for _ in range(3):
+        proposal = opt.propose()
+        losses = opt.evaluate(proposal, x, y, mse)
+        probes = proposal.probes.clone()
+        probes[pad[:, None, None, :].expand_as(probes)] = 1e6
+        assert torch.equal(opt.evaluate(proposal._replace(probes=probes), x, y, mse), losses)
+        opt.advance(proposal, losses)
+        saved = opt.state_dict()
+        for moved in (saved["coordinates"], saved["previous_move"], saved["rules"][0]["velocity"]):
+            assert (moved[pad] == 0).all()
+            assert (moved[~pad] != 0).all()
+
+
+def test_only_trainable_parameters_are_searched():
+    model = Net()
+    model.first.requires_grad_(requires_grad=False)
+    opt = tiny(model)
+    opt.step(*batch(), mse)
+    assert sorted(opt.tensors) == ["last.bias", "last.weight"]
+    assert torch.equal(model.first.weight, Net().first.weight)
+    assert not torch.equal(model.last.weight, Net().last.weight)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3, bias=False).double()
+        self.outer = nn.Linear(3, 3, bias=False).double()
+        with torch.no_grad():
+            self.inner.weight.copy_(torch.arange(9.0).reshape(3, 3) / 9)
+        self.outer.weight = self.inner.weight
+
+    def forward(self, x):
+        return self.outer(torch.tanh(self.inner(x)))
+
+
+def test_a_tied_parameter_is_searched_once_and_probed_in_both_places():
+    model, (x, _) = Tied(), batch()
+    opt = tiny(model, subspace=Full())
+    assert list(opt.tensors) == ["inner.weight"]
+    proposal = opt.propose()
+    losses = opt.evaluate(proposal, x, x, mse)
+    for particle, vertex in ((0, 0), (3, 2)):
+        weight = opt.parameters_at(proposal, particle, vertex, 0)["inner.weight"]
+        expected = mse(torch.tanh(x @ weight.T) @ weight.T, x).item()
+        assert losses[particle, vertex, 0].item() == pytest.approx(expected, abs=1e-12)
+    opt.advance(proposal, losses)
+    assert model.outer.weight is model.inner.weight
+
+
+# -- what a result depends on -------------------------------------------------------------------
+
+
+def run(seed=7, evaluator=None, steps=3, subspace=None):
+    model = Net()
+    opt = tiny(
+        model,
+        seed=seed,
+        evaluator=evaluator,
+        subspace=subspace or RowWise(rank=1),
+        jitter=Jitter(probe=Mollifier(0.1), step=Mollifier(0.1)),
+    )
+    for i in range(steps):
+        opt.step(*batch(i), mse)
+    return parameters(model)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
+    assert torch.equal(run(), run())
+    assert (run() - run(seed=8)).norm() > 1e-2
+
+
+def test_the_memory_budget_changes_no_bit():
+    # 32 of these candidates take about 20 kB; all of these budgets hold a tile.
+    results = [
+        run(evaluator=Batched(memory_budget=budget)) for budget in (1 << 16, 1 << 20, 1 << 33)
+    ]
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("evaluator", [Batched(tile=1), Batched(tile=7), OneByOne()], ids=repr)
+def test_tiles_and_evaluators_change_a_result_by_rounding_at_most(evaluator):
+    assert_close(run(evaluator=evaluator), run(), 1e-12)
+
+
+def test_float32_models_follow_float64_ones():
+    double, single = Net(), Net().float()
+    for model in (double, single):
+        opt = tiny(model, subspace=Full(), polytope=Simplex(3))
+        directions = opt.propose().directions
+        x, y = (t.to(directions.dtype) for t in batch())
+        proposal = opt.propose()._replace(directions=directions)
+        losses = opt.evaluate(proposal, x, y, mse)
+        assert losses.dtype == torch.float64
+        for index in ((0, 0, 0), (5, 2, 0)):
+            at = opt.parameters_at(proposal, *index)
+            expected = mse(functional_call(model, at, (x,)), y).item()
+            assert losses[index].item() == pytest.approx(expected, rel=1e-5)
+        opt.advance(proposal, losses)
+        assert all(p.dtype == directions.dtype for p in model.parameters())
+
+
+def test_a_quadratic_is_solved():
+    model = nn.utils.skip_init(nn.Linear, 4, 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    truth = torch.tensor([[1.0, -2.0, 0.5, 3.0]]).double()
+    opt = PolyStep(
+        model,
+        subspace=Full(),
+        polytope=Orthoplex(4),
+        temperature=1e-3,
+        step_radius=Length(Linear(0.5, 0.002, 80)),
+        probe_radius=Length(0.01),
+    )
+    for _ in range(100):
+        opt.step(x, x @ truth.T, mse)
+    assert (model.weight - truth).norm() < 0.02  # from 3.8

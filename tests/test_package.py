@@ -1,0 +1,122 @@
+"""The package as a whole: its layers, its public names, its README and its Makefile."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hardstep
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "hardstep"
+
+# A layer may import from layers before it; names on one line never import each other.
+LAYERS = [
+    {"errors"},
+    {"schedules", "seeds"},
+    {"geometry", "solvers", "subspaces"},
+    {"evaluation"},
+    {"optim"},
+    {"presets", "training"},
+    {"nn", "data"},
+    {"tasks"},
+    {"cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "hardstep":
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hardstep."):
+            names.add(node.module.split(".")[1])
+    return names & set(RANK)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("*/**/*.py")), ids=str)
+def test_imports_point_to_lower_layers_only(path):
+    own = layer_of(path)
+    wrong = {n for n in imported(path) if n != own and RANK[n] >= RANK[own]}
+    assert not wrong, f"{path.relative_to(SOURCE)} imports {wrong}"
+
+
+def test_every_public_name_exists_and_is_listed_in_order():
+    assert sorted(hardstep.__all__) == hardstep.__all__
+    for name in hardstep.__all__:
+        assert getattr(hardstep, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = hardstep.nonsense
+
+
+def test_names_for_type_checkers_are_the_names_at_run_time():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {(node.module, node.names[0].name) for node in block.body}
+    expected = {(module, name) for module, names in hardstep._HOME.items() for name in names}
+    assert seen == expected | {("hardstep", name) for name in hardstep._SUBMODULES}
+
+
+def test_the_readme_example_trains_as_written():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for block in blocks:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def make(python: Path, tmp_path: Path):
+    return subprocess.run(
+        ["make", "demo", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fails_on", "sentence"),
+    [
+        ("ensurepip", "sudo apt install python3-venv"),
+        ("version_info", "needs Python 3.11 or newer"),
+    ],
+)
+def test_a_python_that_cannot_make_an_environment_gets_one_sentence(tmp_path, fails_on, sentence):
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *{fails_on}*) exit 1;; esac\nexit 0\n')
+    python.chmod(0o755)
+    done = make(python, tmp_path)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert len(said) == 1
+    assert sentence in said[0]
+    assert not (tmp_path / "venv").exists()
+
+
+def test_no_python_at_all_gets_one_sentence(tmp_path):
+    done = make(tmp_path / "none", tmp_path)
+    assert done.returncode == 2
+    assert "no " in done.stderr
+    assert "install it" in done.stderr
+
+
+def test_the_source_names_no_machine_path():
+    for path in [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        assert not re.search(r"/(work|tmp|root)/", path.read_text()), path
