@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,10 @@ from torch.nn import functional
 
 from hardstep import seeds
 from hardstep.evaluation import Candidates
+from hardstep.geometry import Simplex
+from hardstep.optim import PolyStep
+from hardstep.schedules import Length
+from hardstep.subspaces import RowWise
 
 SHAPES = {"first.weight": (4, 3), "first.bias": (4,), "last.weight": (2, 4), "last.bias": (2,)}
 
@@ -68,6 +73,18 @@ def stacked_loss(tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
 
 
 mse = functional.mse_loss
+
+TINY = {
+    "polytope": Simplex(2),
+    "temperature": 0.2,
+    "step_radius": Length(0.5),
+    "probe_radius": Length(0.6),
+}
+
+
+def tiny(model: nn.Module | dict[str, Tensor], **changes: Any) -> PolyStep:
+    """An optimizer for a `Net` (or any few tensors) with moderate lengths."""
+    return PolyStep(model, **(TINY | {"subspace": RowWise(rank=1), "seed": 7} | changes))
 
 
 def constant_loss(output: Tensor, target: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.errors import CheckpointError, ConfigError, ObjectiveError
 from hardstep.geometry import Simplex
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.rules import Momentum, PlanReuse
@@ -129,7 +129,7 @@ class AskTell:
         self._losses[where], self._told[where] = values, True
         self.evaluations += len(where)
         self._note_best(where)
-        if self._told.all():
+        while self._told.all():  # a generation whose rows are all remembered has no points
             self._finish_generation()
 
     def should_stop(self) -> bool:
@@ -150,8 +150,7 @@ class AskTell:
         told = torch.from_numpy(self._losses).reshape(-1, *shape[1:])
         losses[self._proposal.rows] = told
         self.optimizer.advance(self._proposal, losses)
-        inside = np.clip(self.mean, self._low, self._high)
-        self._units.copy_(torch.from_numpy((inside - self._origin) / self._scale))
+        self._units.copy_(torch.from_numpy((self.mean - self._origin) / self._scale))
         self._new_generation()
 
     def _new_generation(self) -> None:
@@ -159,17 +158,22 @@ class AskTell:
         candidates = self.optimizer.candidates(self._proposal)
         units = [candidates.stacked(span)["x"] for span in candidates.spans()]
         points = torch.cat(units).numpy() if units else np.empty((0, self.dim))
-        self._points = np.clip(self._to_x(points), self._low, self._high)
+        self._points = self._to_x(points)
         self._losses = np.full(len(self._points), np.nan)
         self._told = np.zeros(len(self._points), dtype=bool)
 
     def _to_x(self, units: Vector) -> Vector:
-        return np.asarray(self._origin + self._scale * units)
+        return np.clip(self._origin + self._scale * units, self._low, self._high)
+
+    def _variables(self) -> torch.Tensor:
+        """What units mean."""
+        return torch.from_numpy(np.stack([self._origin, self._scale, self._low, self._high]))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, half-told generations included."""
         return {
             "optimizer": self.optimizer.state_dict(),
+            "variables": self._variables(),
             "units": self._units.clone(),
             "best": [torch.from_numpy(self.best.x.copy()), self.best.loss],
             "evaluations": self.evaluations,
@@ -178,7 +182,16 @@ class AskTell:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; start, scale and bounds must be the same.
+
+        Raises:
+            CheckpointError: It belongs to another search.
+        """
+        if not torch.equal(saved["variables"], self._variables()):
+            raise CheckpointError(
+                "AskTell: the state was saved with another x0, scale or bounds; build the search "
+                "with the same ones"
+            )
         self.optimizer.load_state_dict(saved["optimizer"])
         self._units.copy_(saved["units"])
         self.best = Best(saved["best"][0].numpy().copy(), float(saved["best"][1]))
@@ -205,7 +218,11 @@ def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> 
 def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
     if bounds is None:
         return np.full(dim, -np.inf), np.full(dim, np.inf)
-    pairs = np.asarray(bounds, dtype=np.float64).reshape(dim, 2)
+    pairs = np.asarray(bounds, dtype=np.float64)
+    if pairs.shape != (dim, 2):
+        raise ConfigError(
+            f"AskTell: bounds must be a (low, high) pair per variable, got shape {pairs.shape}"
+        )
     if not (pairs[:, 0] < pairs[:, 1]).all():
         raise ConfigError(f"AskTell: every bound must have low < high, got {pairs.tolist()}")
     return pairs[:, 0], pairs[:, 1]
@@ -213,8 +230,8 @@ def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
 
 def _scales(scale: ArrayLike, low: Vector, high: Vector) -> Vector:
     given = np.broadcast_to(np.asarray(scale, dtype=np.float64), low.shape)
-    if not (given > 0).all():
-        raise ConfigError(f"AskTell: scale must be > 0, got {given.tolist()}")
+    if not ((given > 0) & np.isfinite(given)).all():
+        raise ConfigError(f"AskTell: scale must be > 0 and finite, got {given.tolist()}")
     return np.where(np.isfinite(high - low), (high - low) / 4, given)
 
 
@@ -224,6 +241,6 @@ def _start(x0: ArrayLike | None, low: Vector, high: Vector) -> Vector:
             middle = (low + high) / 2
         return np.where(np.isfinite(middle), middle, np.clip(0.0, low, high))
     start = np.asarray(x0, dtype=np.float64).reshape(-1).copy()
-    if not ((start >= low) & (start <= high)).all():
-        raise ConfigError(f"AskTell: x0 must lie within the bounds, got {start.tolist()}")
+    if not ((start >= low) & (start <= high) & np.isfinite(start)).all():
+        raise ConfigError(f"AskTell: x0 must be finite and within the bounds, got {start.tolist()}")
     return start

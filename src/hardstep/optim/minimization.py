@@ -82,7 +82,9 @@ def minimize(
 def _result(search: AskTell, sign: float) -> MinimizeResult:
     found = bool(np.isfinite(search.best.loss))
     met = search.target is None or search.best.loss <= search.target
-    if not found:
+    if search.evaluations == 0:
+        message = f"budget of {search.max_evals} evaluations is less than a step of {len(search)}"
+    elif not found:
         message = "no finite value was found"
     elif search.target is not None and met:
         message = "target reached"

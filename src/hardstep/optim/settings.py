@@ -38,9 +38,9 @@ class Settings:
     polytope: Polytope = field(default_factory=lambda: Simplex(8))
     rotation: Rotation = field(default_factory=Haar)
     solver: Solver = field(default_factory=RowSoftmax)
-    temperature: Schedule = 1.0
-    step_radius: Radius = field(default_factory=lambda: Length(10.0))
-    probe_radius: Radius = field(default_factory=lambda: Length(1.0))
+    temperature: Schedule = 0.005
+    step_radius: Radius = field(default_factory=lambda: Length(0.1))
+    probe_radius: Radius = field(default_factory=lambda: Length(2.0))
     num_probes: int = 1
     jitter: Jitter = field(default_factory=Jitter)
     rules: tuple[Rule, ...] = ()

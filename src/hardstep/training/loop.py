@@ -3,8 +3,8 @@
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
+from hardstep import presets
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
 from hardstep.optim import PolyStep, StepReport
@@ -73,7 +74,7 @@ def fit(
         train: Batches (inputs, target); a DataLoader, `hardstep.data.Batches`, a list.
         valid: Batches to select on, or a `Validation` with a metric and an interval.
         loss_fn: Of (output, target); a mean over the batch.
-        optimizer: PolyStep for this model; default settings and seed 0 if left out.
+        optimizer: PolyStep for this model; `presets.general` and seed 0 if left out.
         epochs: Passes over `train`.
         steps: Optimizer steps.
         seconds: Wall-clock time, earlier sessions of a resumed run included.
@@ -87,13 +88,12 @@ def fit(
     """
     if epochs is None and steps is None and seconds is None:
         raise ConfigError("fit needs a limit: give epochs, steps or seconds")
-    opt = optimizer if optimizer is not None else PolyStep(model)
-    if opt.model is not model:
-        raise ConfigError("fit: the optimizer was built for another model")
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
     target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
-    stream = Stream(train, opt.seed)
-    total = _total_steps(stream, epochs, steps)
+    total = _total_steps(train, epochs, steps)
+    opt = optimizer or PolyStep(model, presets.general(total) if total else None)
+    if opt.model is not model:
+        raise ConfigError("fit: the optimizer was built for another model")
     run = Run(model, opt, validation.metric if validation else None, total)
     if resume:
         if target is None:
@@ -103,7 +103,7 @@ def fit(
     run.listeners = [callback.on_message for callback in callbacks]
     limits = _Limits(epochs, steps, seconds)
     with _interruptible(run):
-        session.go(stream, limits)
+        session.go(Stream(train, opt.seed), limits)
     if run.best_weights:
         model.load_state_dict(run.best_weights)
     return FitResult(
@@ -125,11 +125,12 @@ class _Limits:
         )
 
 
-def _total_steps(stream: Stream, epochs: int | None, steps: int | None) -> int:
+def _total_steps(train: Iterable[Any], epochs: int | None, steps: int | None) -> int:
     """Steps the run will take if nothing stops it, 0 if that is not known."""
     known = [steps] if steps is not None else []
-    if epochs is not None and len(stream):
-        known.append(epochs * len(stream))
+    if epochs is not None and isinstance(train, Sized):
+        with suppress(TypeError):  # a DataLoader of an iterable dataset has a len that raises
+            known.append(epochs * len(train))
     return min(known) if known else 0
 
 

@@ -26,13 +26,6 @@ class Stream:
         self._own = own if isinstance(own, torch.Generator) else None
         self._own_seed = own.initial_seed() if isinstance(own, torch.Generator) else 0
 
-    def __len__(self) -> int:
-        """Batches per epoch, 0 if unknown."""
-        try:
-            return len(self.batches)  # type: ignore[arg-type]
-        except TypeError:
-            return 0
-
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[Any]:
         """The batches of an epoch after the first `skip`.
 

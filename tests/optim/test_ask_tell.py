@@ -1,0 +1,338 @@
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from hardstep.errors import CheckpointError, ConfigError, NonFiniteLossError, ObjectiveError
+from hardstep.geometry import Orthoplex, Simplex
+from hardstep.optim import AdaptiveProbes, AskTell, Momentum, PlanReuse, PolyStep, Settings
+from hardstep.optim.ask_tell import search_settings
+from hardstep.schedules import Length
+from hardstep.subspaces import Full, RowWise
+
+
+def bowl(x):
+    return ((x - 1.5) ** 2).sum(axis=-1)
+
+
+def through_disk(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def run(generations, **arguments):
+    es = AskTell(**({"x0": [0.0, 1.0, 2.0, 3.0, 4.0], "max_evals": 600} | arguments))
+    for _ in range(generations):
+        es.tell(bowl(es.ask()))
+    return es
+
+
+# -- asking and telling -------------------------------------------------------------------------
+
+
+def test_asking_is_stable_until_every_point_has_been_told():
+    es = AskTell(5, max_evals=600)
+    points = es.ask()
+    assert points.shape == (len(es), 5) == (9, 5)  # three particles of two, three directions
+    es.tell(bowl(points[:4]), [0, 1, 2, 3])
+    points[:] = 77.0  # a copy, of no consequence
+    assert not (es.ask() == 77.0).any()
+    assert es.pending.tolist() == [4, 5, 6, 7, 8]
+    before = es.ask()
+    es.tell(bowl(before[4:]), es.pending)
+    assert es.pending.tolist() == list(range(9))
+    assert not np.array_equal(es.ask(), before)
+    assert (es.evaluations, es.optimizer.steps) == (9, 1)
+
+
+def test_partial_tells_in_any_order_are_one_full_tell_bit_for_bit():
+    whole, pieces = run(0), run(0)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        points = whole.ask()
+        assert np.array_equal(points, pieces.ask())
+        losses = bowl(points)
+        whole.tell(losses)
+        for some in np.array_split(rng.permutation(len(losses)), rng.integers(1, 6)):
+            pieces.tell(losses[some], some)
+        assert np.array_equal(whole.mean, pieces.mean)
+        assert whole.best.loss == pieces.best.loss
+        assert np.array_equal(whole.best.x, pieces.best.x)
+    assert whole.evaluations == pieces.evaluations == 20 * 9
+
+
+def test_a_search_takes_the_steps_of_the_optimizer_it_is_made_of():
+    start, settings = [0.3, -0.2, 0.9, 0.4], search_settings(4, 240)
+    es = AskTell(x0=start, max_evals=240, seed=3)
+    tensor = torch.tensor(start, dtype=torch.float64)
+    opt = PolyStep({"x": tensor}, settings, seed=3)
+    for _ in range(30):
+        es.tell(bowl(es.ask()))
+        opt.step(batched=lambda stacked: bowl(stacked["x"].numpy()))
+        np.testing.assert_allclose(es.mean, tensor.numpy(), rtol=0, atol=1e-12)
+    assert es.optimizer.evaluations == opt.evaluations == es.evaluations
+    assert abs(es.mean - start).max() > 0.5
+
+
+def test_points_are_in_units_of_the_scale_around_the_start():
+    plain = run(0, x0=np.zeros(4), settings=search_settings(4, 600))
+    scaled = run(0, x0=[5.0, 5.0, -7.0, 0.0], scale=[1.0, 2.0, 10.0, 0.1], max_evals=600)
+    expected = [5.0, 5.0, -7.0, 0.0] + plain.ask() * [1.0, 2.0, 10.0, 0.1]
+    np.testing.assert_allclose(scaled.ask(), expected, rtol=0, atol=1e-13)
+
+
+def test_the_seed_decides_the_points():
+    assert np.array_equal(run(3).ask(), run(3).ask())
+    assert not np.array_equal(run(0).ask(), run(0, seed=1).ask())
+
+
+def test_the_best_is_the_best_of_all_points_told():
+    es = run(0)
+    seen = []
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        points = es.ask()
+        losses = rng.normal(size=len(points))
+        seen += list(zip(losses, points.tolist(), strict=True))
+        es.tell(losses)
+        loss, x = min(seen)
+        assert es.best.loss == loss
+        assert es.best.x.tolist() == x
+    assert es.best.loss != losses.min()  # it is older than the last generation
+
+
+def test_losses_that_are_not_finite_are_never_the_best():
+    es = run(0)
+    losses = np.full(9, np.nan)
+    losses[3], losses[5] = -np.inf, 4.0
+    points = es.ask()
+    es.tell(losses)
+    assert es.best.loss == 4.0
+    assert np.array_equal(es.best.x, points[5])
+    assert es.optimizer.report.nonfinite == 8
+    es.tell(np.full(9, np.nan))
+    assert np.isfinite(es.ask()).all()
+
+
+def test_before_anything_is_told_there_is_no_best_loss():
+    es = run(0)
+    assert es.best.loss == math.inf
+    assert np.array_equal(es.best.x, es.mean)
+    assert es.mean.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+# -- bounds -------------------------------------------------------------------------------------
+
+BOUNDS = [(-1.0, 0.3), (0.1, 0.7), (-np.inf, 2.0), (1 / 3, np.inf), (-np.inf, np.inf)]
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_neither_points_nor_the_mean_ever_leave_the_bounds(direction):
+    low, high = np.array(BOUNDS).T
+    es = AskTell(bounds=BOUNDS, scale=0.7, max_evals=3000, seed=2)
+    touched = np.zeros(5, dtype=bool)
+    for _ in range(60):
+        points = es.ask()
+        for x in (*points, es.mean):
+            assert (x >= low).all()
+            assert (x <= high).all()
+        touched |= ((points == low) | (points == high)).any(axis=0)
+        es.tell(direction * points.sum(axis=1))  # drives every variable to one end
+    end = low if direction == 1 else high
+    closed = np.isfinite(end)
+    assert touched[closed].all()
+    np.testing.assert_allclose(es.best.x[closed], end[closed], rtol=0, atol=1e-12)
+    assert not touched[4]
+
+
+def test_the_search_starts_in_the_middle_with_a_quarter_of_the_width():
+    es = AskTell(bounds=BOUNDS, max_evals=3000)
+    np.testing.assert_allclose(es.mean, [-0.35, 0.4, 0.0, 1 / 3, 0.0])
+    wide = AskTell(bounds=[(0.0, 8.0), (-40.0, 40.0)], settings=Settings(polytope=Simplex(2)))
+    away = (wide.ask() - wide.mean) / [2.0, 20.0]
+    np.testing.assert_allclose(np.linalg.norm(away, axis=1), 0.5, rtol=1e-12)  # half of Length(1)
+
+
+# -- stopping -----------------------------------------------------------------------------------
+
+
+def test_a_search_stops_at_its_target():
+    es = AskTell(2, max_evals=3000, target=1e-3)
+    while not es.should_stop():
+        es.tell(bowl(es.ask()))
+    assert es.best.loss <= 1e-3
+    assert es.evaluations < 2000
+
+
+def test_a_search_stops_before_a_generation_it_cannot_pay_for():
+    es = AskTell(5, max_evals=9 * 4 + 8)
+    for generation in range(4):
+        assert not es.should_stop()
+        es.tell(bowl(es.ask())[:5], range(5))
+        assert not es.should_stop(), generation  # what has been started is finished
+        es.tell(bowl(es.ask())[5:], range(5, 9))
+    assert es.should_stop()
+    assert es.evaluations == 36
+
+
+def test_the_budget_is_a_thousand_per_variable_unless_given():
+    assert AskTell(7).max_evals == 7000
+    assert AskTell(7, max_evals=50).max_evals == 50
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+def told_once():
+    es = AskTell(5)
+    es.tell([1.0, 2.0], [3, 7])
+    return es
+
+
+TELLS = {
+    r"expected \(9,\) losses, one per point, got \(8,\)": lambda: AskTell(5).tell(np.zeros(8)),
+    r"expected \(9,\) losses, one per point, got \(9, 1\)": (
+        lambda: AskTell(5).tell(np.zeros((9, 1)))
+    ),
+    r"expected \(2,\) losses, one per point, got \(3,\)": (
+        lambda: AskTell(5).tell([1.0, 2.0, 3.0], [0, 1])
+    ),
+    r"expected \(9,\) losses, one per point, got \(\)": lambda: AskTell(5).tell(1.0),
+    r"indices must lie in 0..8, got \[0 9\]": lambda: AskTell(5).tell([1.0, 2.0], [0, 9]),
+    r"indices must lie in 0..8, got \[-1\]": lambda: AskTell(5).tell([1.0], [-1]),
+    "some points were told already; see `pending`": lambda: told_once().tell([1.0], [7]),
+    "some points were told already": lambda: told_once().tell(np.zeros(9)),
+    "points were told already": lambda: AskTell(5).tell([1.0, 2.0], [4, 4]),
+}
+
+
+@pytest.mark.parametrize("sentence", TELLS)
+def test_losses_that_do_not_fit_are_refused(sentence):
+    with pytest.raises(ObjectiveError, match=sentence):
+        TELLS[sentence]()
+
+
+def test_a_refused_tell_changes_nothing():
+    es = told_once()
+    with pytest.raises(ObjectiveError):
+        es.tell([-5.0, -6.0], [2, 3])
+    assert es.pending.tolist() == [0, 1, 2, 4, 5, 6, 8]
+    assert (es.evaluations, es.best.loss) == (2, 1.0)
+
+
+SEARCHES = {
+    "need one number of variables, got nothing": {},
+    "need one number of variables, got {'dim': 3, 'x0': 2}": {"dim": 3, "x0": [0.0, 0.0]},
+    "need one number of variables, got {'dim': 0}": {"dim": 0},
+    "every bound must have low < high, got": {"bounds": [(0.0, 1.0), (2.0, 2.0)]},
+    "bounds must be a .low, high. pair per variable": {"bounds": [(0.0, 1.0, 2.0)]},
+    "x0 must be finite and within the bounds, got .3.0.": {"x0": [3.0], "bounds": [(0.0, 1.0)]},
+    "x0 must be finite and within the bounds, got .nan.": {"x0": [math.nan]},
+    "x0 must be finite and within the bounds, got .inf.": {"x0": [math.inf]},
+    "scale must be > 0 and finite, got .0.0, 0.0.": {"dim": 2, "scale": 0.0},
+    "scale must be > 0 and finite, got .inf.": {"dim": 1, "scale": math.inf},
+    "max_evals must be at least 1, got 0": {"dim": 2, "max_evals": 0},
+    "PlanReuse has no meaning between ask and tell": {
+        "dim": 2,
+        "settings": Settings(rules=(PlanReuse(3),)),
+    },
+}
+
+
+@pytest.mark.parametrize("sentence", SEARCHES)
+def test_searches_that_make_no_sense_are_refused(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        AskTell(**SEARCHES[sentence])
+
+
+# -- other settings -----------------------------------------------------------------------------
+
+
+def test_settings_of_ones_own_are_followed():
+    settings = Settings(
+        subspace=Full(),
+        polytope=Orthoplex(3),
+        step_radius=Length(0.4),
+        probe_radius=Length(0.6),
+        num_probes=2,
+        rules=(Momentum(0.2),),
+    )
+    es = run(0, x0=np.zeros(6), settings=settings)
+    assert len(es) == 2 * 6 * 2
+    lengths = np.linalg.norm(es.ask(), axis=1).reshape(12, 2)
+    np.testing.assert_allclose(lengths, np.tile([0.2, 0.4], (12, 1)), rtol=1e-12)
+    before = es.mean
+    es.tell(bowl(es.ask()))
+    assert 0 < np.linalg.norm(es.mean - before) <= 0.4 * math.sqrt(2)
+    assert bowl(es.mean) < bowl(before)
+
+
+def test_rows_that_are_reused_are_not_asked_about():
+    settings = Settings(subspace=RowWise(), polytope=Simplex(2), rules=(AdaptiveProbes(max_age=2),))
+    es = AskTell(4, settings=settings)
+    sizes = []
+    for _ in range(6):
+        points = es.ask()
+        sizes.append(len(points))
+        es.tell(points[:, 0])  # the second particle never matters
+    # Its losses vary only with the search itself: rows are reused once they stop changing.
+    assert set(sizes) <= {6, 3, 0}
+    assert es.evaluations == sum(sizes)
+
+
+def test_a_generation_without_open_questions_is_skipped():
+    settings = Settings(subspace=Full(), polytope=Simplex(2), rules=(AdaptiveProbes(max_age=3),))
+    es = AskTell(4, settings=settings)
+    for generation in range(4):
+        assert len(es.ask()) == 6, generation
+        es.tell(np.ones(6))
+    assert es.evaluations == 24
+    assert es.optimizer.steps > 4
+
+
+def test_under_a_raising_policy_the_search_stays_where_it_is():
+    es = AskTell(4, settings=Settings(polytope=Simplex(2), nonfinite="raise"))
+    with pytest.raises(NonFiniteLossError):
+        es.tell([1.0, 2.0, math.nan, 4.0, 5.0, 6.0])
+    assert es.optimizer.steps == 0
+
+
+# -- saving -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [0, 4, 8])
+def test_a_search_saved_in_the_middle_of_a_generation_goes_on_bit_for_bit(told):
+    bounds = [(-3.0, 2.0)] * 5
+    whole = run(4, bounds=bounds, x0=np.zeros(5))
+    whole.tell(bowl(whole.ask())[:told], range(told))
+    saved = through_disk(whole.state_dict())
+    other = run(0, bounds=bounds, x0=np.zeros(5))
+    other.load_state_dict(saved)
+    assert np.array_equal(other.pending, whole.pending)
+    for es in (whole, other):
+        for _ in range(10):
+            es.tell(bowl(es.ask())[es.pending], es.pending)
+    assert np.array_equal(whole.ask(), other.ask())
+    assert np.array_equal(whole.best.x, other.best.x)
+    assert (whole.best.loss, whole.evaluations) == (other.best.loss, other.evaluations)
+
+
+def test_a_search_over_other_variables_refuses_the_state():
+    saved = run(2).state_dict()
+    for change in (
+        {"x0": np.zeros(5)},
+        {"scale": 2.0},
+        {"bounds": [(0.0, 4.0)] * 5},
+        {"x0": np.zeros(6)},
+        {"seed": 1},
+        {"max_evals": 700},
+    ):
+        other = run(0, **change)
+        before = other.ask()
+        with pytest.raises(CheckpointError):
+            other.load_state_dict(saved)
+        assert np.array_equal(other.ask(), before)

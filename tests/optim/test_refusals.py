@@ -1,0 +1,190 @@
+"""Everything `PolyStep` refuses, and the sentence it does so with."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.optim import Momentum, PlanReuse, PolyStep, Settings
+from hardstep.schedules import Length, Linear
+from hardstep.subspaces import Full, RowWise
+
+from .toys import Net, Scripted, batch, constant_loss, mse, parameters, tiny
+
+
+def frozen():
+    return Net().requires_grad_(requires_grad=False)
+
+
+SETTINGS = {
+    "unknown setting 'temprature'; the settings are jitter, ": {"temprature": 1.0},
+    "temperature must be > 0 and finite, got 0": {"temperature": 0.0},
+    "temperature must be > 0 and finite, got -2": {"temperature": -2.0},
+    "temperature must be > 0 and finite, got nan": {"temperature": math.nan},
+    "temperature must be a number or a schedule, got 'hot'": {"temperature": "hot"},
+    r"step_radius needs a unit: write Length\(5.0\) for a length or Times": {"step_radius": 5.0},
+    r"probe_radius needs a unit: write Length\(1\)": {"probe_radius": 1},
+    "probe_radius must be > 0 and finite, got 0": {"probe_radius": Length(0.0)},
+    "num_probes must be a whole number >= 1, got 0": {"num_probes": 0},
+    "num_probes must be a whole number >= 1, got 1.5": {"num_probes": 1.5},
+    r"subspace must be an object such as RowWise\(rank=8\), got 8": {"subspace": 8},
+    r"subspace must be an object such as RowWise\(rank=8\), got <class": {"subspace": RowWise},
+    r"polytope must be an object such as Simplex\(8\), got 'simplex'": {"polytope": "simplex"},
+    r"rotation must be an object such as Haar\(\), got None": {"rotation": None},
+    r"solver must be an object such as RowSoftmax\(\), got 'softmax'": {"solver": "softmax"},
+    r"jitter must be an object such as Jitter\(probe=Mollifier": {"jitter": 0.05},
+    "nonfinite must be 'worst' or 'raise', got 'ignore'": {"nonfinite": "ignore"},
+    "rules must hold rules such as Momentum.*, got 0.9": {"rules": (0.9,)},
+    r"rules must be a tuple such as \(Momentum\(0.9\),\), got Momentum": {"rules": Momentum(0.9)},
+}
+
+
+@pytest.mark.parametrize("sentence", SETTINGS)
+def test_bad_settings_are_refused_with_a_sentence(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        PolyStep(Net(), **SETTINGS[sentence])
+
+
+SOURCES = {
+    "Net has no trainable parameters; set requires_grad=True": frozen,
+    "needs non-empty floating-point tensors, got {'a': 'int64": lambda: {"a": torch.arange(3)},
+    "needs a model or a dict of named tensors, got a generator": lambda: Net().parameters(),
+    "needs a model or a dict of named tensors, got a Tensor": lambda: torch.zeros(3),
+}
+
+
+@pytest.mark.parametrize("sentence", SOURCES)
+def test_a_source_without_anything_to_search_is_refused(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        PolyStep(SOURCES[sentence]())
+
+
+def test_settings_and_evaluator_of_another_kind_are_refused():
+    with pytest.raises(ConfigError, match=r"settings must be Settings or a preset, got RowWise"):
+        PolyStep(Net(), RowWise(rank=8))
+    with pytest.raises(ConfigError, match=r"evaluator must be an object such as Batched\(\), got"):
+        PolyStep(Net(), evaluator="batched")
+
+
+def test_a_preset_can_be_changed_field_by_field():
+    opt = PolyStep(Net(), Settings(temperature=3.0, num_probes=2), num_probes=4, subspace=Full())
+    assert (opt.settings.temperature, opt.settings.num_probes) == (3.0, 4)
+
+
+def test_a_scheduled_temperature_or_radius_that_reaches_zero_stops_the_run_at_that_step():
+    def fails_at(sentence, **changes):
+        opt = tiny(Net(), **changes)
+        for i in range(2):
+            opt.step(*batch(i), mse)
+        with pytest.raises(ConfigError, match=sentence):
+            opt.step(*batch(2), mse)
+        assert opt.steps == 2
+
+    down = Linear(1.0, 0.0, steps=2)
+    fails_at("temperature must be > 0, got 0.0 at step 2", temperature=down)
+    fails_at("step_radius must be a positive length, got 0.0 at step 2", step_radius=Length(down))
+
+
+def objectives(opt, model):
+    x, y = batch()
+    unreduced = partial(mse, reduction="none")
+    return {
+        r"loss_fn must return one number .* got \(6, 2\).*mean\(\)": lambda: opt.step(
+            x, y, unreduced
+        ),
+        r"closure must return one number, got shape \(6, 2\)": lambda: opt.step(
+            lambda: unreduced(model(x), y)
+        ),
+        r"batched function must return one loss per candidate, shape \(\d+,\), got \(\)": (
+            lambda: opt.step(batched=lambda t: t["last.bias"].sum())
+        ),
+        r"batched function must return one loss per candidate, shape \(\d+,\), got \(\d+, 2\)": (
+            lambda: opt.step(batched=lambda t: t["last.bias"])
+        ),
+        r"objective must return \d+ losses, got \(3,\)": (lambda: opt.step(objective=Short())),
+    }
+
+
+class Short:
+    def losses(self, candidates):
+        return torch.zeros(3)
+
+
+@pytest.mark.parametrize("sentence", objectives(None, None))
+def test_losses_of_the_wrong_shape_are_refused_and_nothing_moves(sentence):
+    model = Net()
+    opt = tiny(model)
+    with pytest.raises(ObjectiveError, match=sentence):
+        objectives(opt, model)[sentence]()
+    assert opt.steps == opt.evaluations == 0
+    assert torch.equal(parameters(model), parameters(Net()))
+
+
+def test_exactly_one_objective_must_be_given():
+    x, y = batch()
+    opt = tiny(Net())
+    for count, call in (
+        (0, lambda: opt.step()),
+        (2, lambda: opt.step(x, y, mse, objective=Scripted())),
+        (2, lambda: opt.step(lambda: 0.0, batched=lambda t: t)),
+        (2, lambda: opt.step(target=y, loss_fn=mse, objective=Scripted())),
+        (3, lambda: opt.step(x, batched=lambda t: t, objective=Scripted())),
+    ):
+        with pytest.raises(ConfigError, match=f"exactly one of .* got {count} of them"):
+            call()
+    for call in (
+        lambda: opt.step(x, y),
+        lambda: opt.step(lambda: 0.0, y),
+        lambda: opt.step(None, y, mse),
+    ):
+        with pytest.raises(ConfigError, match=r"step\(inputs, target, loss_fn\) needs"):
+            call()
+    with pytest.raises(
+        ConfigError, match="for plain tensors use a closure, batched= or objective="
+    ):
+        tiny({"a": torch.zeros(3)}).step(x, y, mse)
+
+
+def test_losses_that_do_not_fit_a_proposal_are_refused():
+    opt = tiny(Net())
+    proposal = opt.propose()
+    p = opt.num_particles
+    with pytest.raises(ObjectiveError, match=rf"shape \({p}, 3, 1\) .*, got \({p}, 3\)"):
+        opt.advance(proposal, torch.zeros(p, 3))
+
+
+def test_a_proposal_of_an_earlier_step_is_refused():
+    opt = tiny(Net())
+    stale = opt.propose()
+    opt.step(*batch(), mse)
+    with pytest.raises(
+        ConfigError, match=r"proposal is for step 0, the optimizer is at 1; call pro"
+    ):
+        opt.advance(stale, torch.zeros(stale.probes.shape[:3]))
+
+
+def test_a_model_whose_parameters_are_others_than_at_the_start_is_refused():
+    x, y = batch()
+
+    def replace(model, name, value):
+        setattr(model, name, nn.Parameter(value))
+
+    changes = {
+        "'first.bias' was .* and is None; build a new": lambda m: m.first.requires_grad_(False),
+        r"'last.bias' was .*\(2,\).* and is .*\(3,\)": lambda m: replace(
+            m.last, "bias", torch.zeros(3)
+        ),
+        r"'extra' was None and is .*\(1,\)": lambda m: replace(m, "extra", torch.zeros(1)),
+        "'first.bias' was .*float64.* and is .*float32": lambda m: m.float(),
+    }
+    for sentence, change in changes.items():
+        model = Net()
+        opt = tiny(model, rules=(PlanReuse(2),))
+        opt.step(x, y, mse)
+        change(model)
+        for _ in range(2):  # a coasting step, and one that solves, refuse alike
+            with pytest.raises(ConfigError, match=sentence):
+                opt.step(x, y, constant_loss)

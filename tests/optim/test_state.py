@@ -1,0 +1,239 @@
+"""A run that is saved and loaded at every step is the run that never stopped, bit for bit."""
+
+import io
+from functools import partial
+from itertools import chain, combinations
+
+import pytest
+import torch
+
+from hardstep.errors import CheckpointError
+from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Simplex
+from hardstep.optim import (
+    Absorb,
+    AdaptiveProbes,
+    Momentum,
+    PlanReuse,
+    PolyStep,
+    Settings,
+    WeightDecay,
+)
+from hardstep.optim.settings import describe
+from hardstep.schedules import Cosine, Length, Linear
+from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
+from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank
+
+from .toys import Net, batch, mse, parameters, staircase, tiny
+
+STEPS = 12
+RULES = (
+    Momentum(Linear(0.3, 0.9, STEPS)),
+    WeightDecay(0.01),
+    PlanReuse(3),
+    Absorb(5),
+    # Losses of two batches differ by less than this, so that rows are reused now and then.
+    AdaptiveProbes(tolerance=0.2, max_age=2),
+)
+SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in range(len(RULES) + 1)))
+
+
+def names(rules):
+    return "+".join(type(rule).__name__ for rule in rules) or "no rules"
+
+
+def through_disk(state):
+    """The state as `torch.load` gives it back from a file."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def same(left, right):
+    """Equality of nested states, tensors compared bit for bit."""
+    if isinstance(left, torch.Tensor):
+        nowhere = torch.equal(left.isnan(), right.isnan())
+        everywhere = torch.equal(left.nan_to_num(), right.nan_to_num())
+        return left.dtype == right.dtype and nowhere and everywhere
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+def assert_survives_interruption(changes, activation=staircase):
+    """One model trains in one go; the other is rebuilt from its saved state before each step."""
+    whole, current = Net(activation), Net(activation)
+    opt = tiny(whole, **changes)
+    saved_model, saved = through_disk(current.state_dict()), through_disk(opt.state_dict())
+    for at in range(STEPS):
+        x, y = batch(at % 3)
+        expected = opt.step(x, y, mse)
+        current = Net(activation, seed=50 + at)  # other weights, until they are loaded
+        current.load_state_dict(saved_model)
+        resumed = tiny(current, **changes)
+        resumed.load_state_dict(saved)
+        assert resumed.steps == at
+        assert resumed.step(x, y, mse) == expected, at
+        assert torch.equal(parameters(current), parameters(whole)), at
+        assert (resumed.report.solved, resumed.evaluations) == (opt.report.solved, opt.evaluations)
+        saved_model, saved = through_disk(current.state_dict()), through_disk(resumed.state_dict())
+        assert same(saved, opt.state_dict()), at
+    assert (parameters(whole) - parameters(Net(activation))).norm() > 0.1
+    return opt
+
+
+@pytest.mark.parametrize(
+    "rules", SUBSETS, ids=lambda rules: "+".join(type(r).__name__ for r in rules)
+)
+def test_every_combination_of_rules_survives_interruption(rules):
+    opt = assert_survives_interruption({"rules": rules, "rotation": Biased()})
+    if any(isinstance(rule, AdaptiveProbes | PlanReuse) for rule in rules):
+        assert opt.evaluations < STEPS * opt.evaluations_per_step  # something was reused
+
+
+CONFIGURATIONS = {
+    "haar": {"rotation": Haar()},
+    "jitter": {"jitter": Jitter(Mollifier(0.2), Mollifier(0.2))},
+    "schedules": {"temperature": Cosine(1.0, 0.1, STEPS), "step_radius": Length(Linear(1, 0.1, 9))},
+    "warm sinkhorn": {"solver": Sinkhorn(max_iterations=3, tolerance=1e-12)},
+    "warm anderson": {"solver": Sinkhorn(max_iterations=3, tolerance=1e-12, anderson=2)},
+    "warm penalized": {"solver": Penalized(0.3, max_iterations=2, tolerance=1e-12)},
+    "warm blocks": {"solver": Blockwise(Sinkhorn(max_iterations=3, tolerance=1e-12))},
+    "standardized": {"solver": Standardized(RowSoftmax())},
+    "full": {"subspace": Full()},
+    "layers": {"subspace": LayerWise(1)},
+    "adaptive": {"subspace": Adaptive(1, every=5), "rules": (Momentum(0.5),)},
+    "low rank": {"subspace": LowRank(1), "rotation": Biased(), "rules": (Momentum(0.5),)},
+    "low rank, absorbed": {"subspace": LowRank(1), "rules": (WeightDecay(0.1), Absorb(4))},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_part_with_a_memory_survives_interruption(name):
+    assert_survives_interruption(CONFIGURATIONS[name], activation=torch.tanh)
+
+
+def test_a_truncated_sinkhorn_needs_its_potentials_to_go_on():
+    # Otherwise the warm cases above would pass without saving anything.
+    changes = CONFIGURATIONS["warm sinkhorn"]
+    models = [Net(), Net()]
+    opts = [tiny(model, **changes) for model in models]
+    for opt in opts:
+        opt.step(*batch(), mse)
+    opts[1].load_state_dict(opts[1].state_dict() | {"potentials": []})
+    for opt in opts:
+        opt.step(*batch(1), mse)
+    assert not torch.equal(*map(parameters, models))
+
+
+def test_a_saved_state_does_not_change_with_the_optimizer():
+    for name in ("low rank", "adaptive", "warm sinkhorn"):
+        opt = tiny(Net(), **CONFIGURATIONS[name])
+        opt.step(*batch(), mse)
+        saved = opt.state_dict()
+        copy = through_disk(saved)
+        for i in range(5):
+            opt.step(*batch(i), mse)
+        assert same(saved, copy), name
+        opt.load_state_dict(saved)
+        opt.step(*batch(), mse)
+        assert same(saved, copy), name
+
+
+def test_an_earlier_state_can_be_loaded_back_into_a_later_optimizer():
+    for name in ("low rank", "adaptive", "warm blocks"):
+        model = Net()
+        opt = tiny(model, **CONFIGURATIONS[name])
+        weights, saved = through_disk(model.state_dict()), through_disk(opt.state_dict())
+        runs = []
+        for _ in range(2):
+            model.load_state_dict(weights)
+            opt.load_state_dict(saved)
+            for i in range(6):
+                opt.step(*batch(i), mse)
+            runs.append(parameters(model))
+        assert torch.equal(*runs), name
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+def saved_state(**changes):
+    opt = tiny(Net(), **changes)
+    opt.step(*batch(), mse)
+    return opt.state_dict()
+
+
+REFUSED = {
+    "other settings.* Saved: Settings.*temperature=0.3.* Here: .*temperature=0.2": (
+        lambda: saved_state(temperature=0.3)
+    ),
+    r"other settings.*rules=\[Momentum\(beta=0.5\)\].*rules=\[\]": (
+        lambda: saved_state(rules=(Momentum(0.5),))
+    ),
+    "saved with seed 8, this one has 7; build it with seed=8": lambda: saved_state(seed=8),
+    "has format 99, this version reads 1": lambda: saved_state() | {"format": 99},
+    "has format None, this version reads 1": dict,
+    r"has particles \(4, 2\), this model needs \(10, 2\)": (
+        lambda: tiny(torch.nn.Linear(3, 2).double()).state_dict()
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_a_state_that_does_not_belong_here_is_refused_and_nothing_changes(sentence):
+    opt = tiny(Net())
+    before = opt.state_dict()
+    with pytest.raises(CheckpointError, match=sentence):
+        opt.load_state_dict(REFUSED[sentence]())
+    assert same(opt.state_dict(), before)
+
+
+class Halving:
+    """A schedule that is no dataclass."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __call__(self, step):
+        return self.start / 2**step
+
+
+def power(base, step):
+    return base**-step
+
+
+def test_settings_with_schedules_of_any_kind_have_a_text_that_other_processes_share():
+    for make, other in (
+        (lambda: Halving(2.0), Halving(3.0)),
+        (lambda: partial(power, 2.0), partial(power, 3.0)),
+        (lambda: partial(power, base=2.0), partial(power, base=3.0)),
+        (lambda: power, Halving(2.0)),
+        (lambda: Cosine(1.0, 0.1, 5), Cosine(1.0, 0.1, 6)),
+    ):
+        text = describe(Settings(temperature=make()))
+        assert text == describe(Settings(temperature=make()))
+        assert text != describe(Settings(temperature=other))
+        assert " at 0x" not in text
+
+
+def test_a_run_with_a_schedule_that_is_no_dataclass_survives_interruption():
+    assert_survives_interruption({"temperature": Halving(2.0), "step_radius": Length(Halving(3.0))})
+
+
+def test_float32_runs_survive_interruption():
+    settings = Settings(polytope=Simplex(2), step_radius=Length(0.5), rules=(Momentum(0.5),))
+    whole, half = Net().float(), Net().float()
+    opt, other = PolyStep(whole, settings), PolyStep(half, settings)
+    data = [tuple(t.float() for t in batch(i)) for i in range(6)]
+    for x, y in data[:3]:
+        other.step(x, y, mse)
+    resumed = PolyStep(half, settings)
+    resumed.load_state_dict(through_disk(other.state_dict()))
+    for i, (x, y) in enumerate(data):
+        opt.step(x, y, mse)
+        if i >= 3:
+            resumed.step(x, y, mse)
+    assert torch.equal(parameters(whole), parameters(half))
