@@ -24,7 +24,7 @@ def assert_losses(found, expected, dtype):
 @pytest.mark.parametrize("name", SUBSPACES)
 def test_evaluators_agree_with_a_loop_of_forward_passes(name, model):
     problem = problem_of(model)
-    candidates = candidates_for(problem.model, SUBSPACES[name])
+    candidates = candidates_for(problem.model, SUBSPACES[name], dim=5, scale=1.0)
     expected = hand_losses(candidates, problem)
     assert len(expected) == len(candidates)
     assert float(expected.std()) > 1e-4  # else agreement would mean little

@@ -171,7 +171,7 @@ MEMORY_ERRORS = [
 
 
 @pytest.mark.parametrize("error", MEMORY_ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("limit", [1, 5, 16])
+@pytest.mark.parametrize("limit", [1, 5])
 @pytest.mark.parametrize("model", ["mlp", "batchnorm"])
 def test_a_memory_error_halves_the_tile_and_loses_no_candidate(model, limit, error):
     problem = problem_of(model)
@@ -202,14 +202,13 @@ def test_tiles_shrink_where_activations_are_large():
 
         def forward(self, inputs):
             wide = (inputs * self.scale).expand(1_000_000, 3)
-            pooled, _ = F.max_pool1d(wide, kernel_size=1, return_indices=True)
-            return pooled.mean(dim=0)
+            return wide.sort(dim=1).values.mean(dim=0)
 
     model = Wide()
     seen = Scarce(candidates_for(model).subspace, 10**9, None)
     candidates = dataclasses.replace(candidates_for(model, vertices=8), subspace=seen)
     problem = Problem(model, torch.ones(1, 3), None, torch.sum)
-    # Four results alive, of 12 MB (values) or 24 MB (indices): only the latter forbid tiles of two.
+    # Four results alive, of 12 MB (values) or 24 MB (indices): the latter forbid tiles of two.
     losses = ModelObjective(problem, Batched()).losses(candidates)
     assert set(seen.asked) == {1}
     assert len(losses) == 8

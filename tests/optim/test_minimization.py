@@ -1,0 +1,257 @@
+"""`minimize` on functions of twenty variables, with the targets it is measured to reach."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.geometry import Orthoplex
+from hardstep.optim import Settings, minimize
+from hardstep.schedules import Geometric, Length
+from hardstep.solvers import Greedy
+from hardstep.subspaces import Full
+
+DIM = 20
+SEEDS = (0, 1, 2)
+
+
+def sphere(x):
+    return (x**2).sum(axis=-1)
+
+
+def rosenbrock(x):
+    return (100 * (x[..., 1:] - x[..., :-1] ** 2) ** 2 + (1 - x[..., :-1]) ** 2).sum(axis=-1)
+
+
+def rastrigin(x):
+    return (10 + x**2 - 10 * np.cos(2 * np.pi * x)).sum(axis=-1)
+
+
+WEIGHTS = np.logspace(0, 4, DIM)
+
+
+def staircase(x):
+    """A bowl over numbers rounded to multiples of 0.05, ten thousand times steeper along the
+    last axis than along the first: constant almost everywhere."""
+    return (WEIGHTS * (0.05 * np.floor(x / 0.05 + 0.5)) ** 2).sum(axis=-1)
+
+
+def found(f, start, max_evals, seeds=SEEDS):
+    results = [minimize(f, start, max_evals=max_evals, seed=s, vectorized=True) for s in seeds]
+    for result in results:
+        assert result.nfev <= max_evals
+        assert f(result.x) == pytest.approx(result.fun, rel=1e-12)
+    return np.array([result.fun for result in results])
+
+
+# -- targets ------------------------------------------------------------------------------------
+
+
+def test_a_sphere_is_solved_to_nine_digits_in_20_000_evaluations():
+    assert found(sphere, np.full(DIM, 3.0), 20_000).max() <= 1e-9  # measured: below 1e-10
+
+
+@pytest.mark.slow
+def test_rosenbrock_falls_below_a_twentieth_in_60_000_evaluations():
+    assert found(rosenbrock, np.full(DIM, -1.0), 60_000).max() <= 0.05  # measured: 0.007 to 0.025
+
+
+@pytest.mark.slow
+def test_rastrigin_falls_from_491_below_40_in_60_000_evaluations():
+    start = np.full(DIM, 4.2)
+    assert rastrigin(start) > 490
+    values = found(rastrigin, start, 60_000)  # measured over 12 seeds: median 28, worst 44
+    assert np.median(values) <= 40
+    assert values.max() <= 60
+
+
+# -- rivals -------------------------------------------------------------------------------------
+
+
+def random_search(f, starts, num_evals, sigma, decay, rng):
+    """Gaussian steps that fade from σ to σ·decay, kept unless worse; one run per row."""
+    x, best = starts.copy(), f(starts)
+    for k in range(num_evals - 1):
+        candidate = x + (sigma * decay ** (k / num_evals))[:, None] * rng.normal(size=x.shape)
+        value = f(candidate)
+        better = value <= best
+        x[better], best = candidate[better], np.where(better, value, best)
+    return best
+
+
+def spsa(f, starts, num_evals, a, c, rng):
+    """Two-point gradients along random signs, with the standard gains; one run per row."""
+    x, best = starts.copy(), f(starts)
+    num_steps = (num_evals - 2) // 2
+    for k in range(num_steps):
+        gain, width = a / (k + 1 + 0.1 * num_steps) ** 0.602, c / (k + 1) ** 0.101
+        signs = rng.integers(0, 2, x.shape) * 2.0 - 1
+        ahead, behind = f(x + width[:, None] * signs), f(x - width[:, None] * signs)
+        best = np.minimum(best, np.minimum(ahead, behind))
+        x = x - (gain * (ahead - behind) / (2 * width))[:, None] * signs
+    return np.minimum(best, f(x))
+
+
+def best_of_nine(rival, first, second, start, num_evals, num_seeds):
+    """The lowest median over seeds among all pairs of the two settings."""
+    pairs = np.array([(one, two) for one in first for two in second])
+    settings = np.repeat(pairs, num_seeds, axis=0)
+    starts = np.tile(start, (len(settings), 1))
+    rng = np.random.default_rng(0)
+    losses = rival(staircase, starts, num_evals, *settings.T, rng)
+    return np.median(losses.reshape(len(pairs), num_seeds), axis=1).min()
+
+
+@pytest.mark.slow
+def test_on_a_staircase_the_loss_is_at_most_half_of_random_search_and_spsa():
+    start, num_evals = 3.0 + 0.1 * np.arange(DIM) / DIM, 12_000
+    ours = np.median(found(staircase, start, num_evals, seeds=range(10)))
+    # Both grids have their best pair in the middle of the setting that matters most.
+    searched = best_of_nine(random_search, (0.03, 0.1, 0.3), (1, 0.1, 0.01), start, num_evals, 10)
+    followed = best_of_nine(spsa, (3e-4, 1e-3, 3e-3), (0.3, 1, 3), start, num_evals, 10)
+    assert ours <= 0.5 * searched  # measured: 23 against 72
+    assert ours <= 0.5 * followed  # measured: 23 against 151
+
+
+# -- the interface ------------------------------------------------------------------------------
+
+
+def test_one_point_at_a_time_and_all_at_once_give_the_same_result():
+    shapes = set()
+
+    def recording(x):
+        shapes.add(x.shape)
+        return rosenbrock(x)
+
+    start = np.zeros(5)
+    one = minimize(recording, start, max_evals=900, seed=4)
+    assert shapes == {(5,)}
+    all_ = minimize(recording, start, max_evals=900, seed=4, vectorized=True)
+    assert shapes == {(5,), (9, 5)}
+    assert np.array_equal(one.x, all_.x)
+    assert (one.fun, one.nfev, one.nit) == (all_.fun, all_.nfev, all_.nit)
+    assert (one.nfev, one.nit) == (900, 100)
+    assert one.message == "budget of 900 evaluations used"
+    assert one.success
+
+
+def test_maximizing_is_minimizing_the_negative():
+    start = np.ones(4)
+    down = minimize(sphere, start, max_evals=600, seed=1)
+    up = minimize(lambda x: -sphere(x), start, max_evals=600, seed=1, maximize=True)
+    assert np.array_equal(up.x, down.x)
+    assert up.fun == -down.fun
+    reached = minimize(lambda x: 5 - sphere(x), start, max_evals=4000, maximize=True, target=4.99)
+    assert 4.99 <= reached.fun <= 5
+    assert (reached.success, reached.message) == (True, "target reached")
+    assert reached.nfev < 4000
+
+
+def test_a_target_ends_the_search_and_decides_about_success():
+    easy = minimize(sphere, np.ones(4), target=0.1)
+    assert easy.success
+    assert easy.fun <= 0.1
+    assert easy.nfev < 4000
+    hopeless = minimize(sphere, np.ones(4), target=-1.0, max_evals=600)
+    assert not hopeless.success
+    assert (hopeless.nfev, hopeless.message) == (600, "budget of 600 evaluations used")
+
+
+def test_no_point_leaves_the_bounds_and_an_optimum_on_one_is_found():
+    bounds = [(0.5, 4.0)] * 3 + [(-1.0, 1.0)]
+    low, high = np.array(bounds).T
+    seen = []
+
+    def f(x):
+        seen.append(x.copy())
+        return sphere(x - [0.0, 9.0, 2.0, 0.25])
+
+    result = minimize(f, [1.0, 1.0, 1.0, 0.0], bounds=bounds, max_evals=6000)
+    points = np.array(seen)
+    assert ((points >= low) & (points <= high)).all()
+    np.testing.assert_allclose(result.x, [0.5, 4.0, 2.0, 0.25], atol=1e-3)
+    assert result.fun == pytest.approx(0.25 + 25, abs=1e-5)
+
+
+def test_the_scale_is_the_radius_of_the_first_look():
+    seen = []
+    minimize(lambda x: seen.append(x) or 0.0, [10.0, 20.0], scale=[0.1, 5.0], max_evals=3)
+    away = (np.array(seen) - [10.0, 20.0]) / [0.1, 5.0]
+    np.testing.assert_allclose(np.linalg.norm(away, axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_region_where_the_function_fails_is_survived(bad):
+    def f(x):
+        return bad if x[0] > 1.2 else sphere(x - 1.0)
+
+    result = minimize(f, np.zeros(4), max_evals=4000, seed=1)
+    assert result.success
+    assert result.fun < 1e-4
+    assert result.x[0] <= 1.2
+
+
+def test_a_function_without_a_finite_value_is_no_success():
+    result = minimize(lambda x: math.nan, np.arange(3.0), max_evals=60)
+    assert not result.success
+    assert math.isnan(result.fun)
+    assert result.message == "no finite value was found"
+    assert result.nfev == 60
+    assert result.x.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_budget_below_one_step_is_no_success_and_the_message_says_why():
+    result = minimize(sphere, np.zeros(20), max_evals=29)
+    assert (result.success, result.nfev) == (False, 0)
+    assert result.message == "budget of 29 evaluations is less than a step of 30"
+
+
+VALUES = {
+    r"f must return one number, got shape \(4,\)": lambda x: x,
+    r"f must return one number, got None": lambda x: None,
+    r"f must return one number, got \[1.0, 2.0\]": lambda x: [1.0, 2.0],
+}
+
+
+@pytest.mark.parametrize("sentence", VALUES)
+def test_a_function_that_returns_no_number_is_refused(sentence):
+    with pytest.raises(ObjectiveError, match=sentence):
+        minimize(VALUES[sentence], np.zeros(4))
+
+
+def test_a_vectorized_function_that_returns_too_little_is_refused():
+    with pytest.raises(ObjectiveError, match=r"return \(6,\) values for points \(6, 4\), got \(\)"):
+        minimize(lambda x: x.sum(), np.zeros(4), vectorized=True)
+
+
+def test_a_start_outside_the_bounds_is_refused():
+    with pytest.raises(ConfigError, match="x0 must be finite and within the bounds"):
+        minimize(sphere, [3.0], bounds=[(0.0, 1.0)])
+
+
+def test_settings_of_ones_own_replace_the_search():
+    settings = Settings(
+        subspace=Full(),
+        polytope=Orthoplex(4),
+        solver=Greedy(),
+        step_radius=Length(Geometric(1.0, 1e-3, 100)),
+        probe_radius=Length(Geometric(2.0, 2e-3, 100)),
+    )
+    result = minimize(sphere, np.ones(4), settings=settings, max_evals=1600)
+    assert (result.nit, result.nfev) == (200, 1600)
+    assert result.fun < 1e-3
+
+
+def test_the_result_depends_on_the_seed_and_on_nothing_else():
+    first, same, other = (minimize(sphere, np.ones(4), max_evals=60, seed=s) for s in (0, 0, 1))
+    assert np.array_equal(first.x, same.x)
+    assert not np.array_equal(first.x, other.x)
+
+
+def test_any_multiple_of_a_function_is_searched_alike():
+    # Costs are standardized: powers of two leave every bit in place.
+    plain = minimize(rosenbrock, np.zeros(4), max_evals=600)
+    for factor in (2.0**40, 2.0**-40):
+        result = minimize(lambda x, k=factor: k * rosenbrock(x), np.zeros(4), max_evals=600)
+        assert np.array_equal(result.x, plain.x)
