@@ -133,6 +133,18 @@ def test_rules_are_those_of_the_table(settings, steps, row):
             assert rule.every == row.absorb
 
 
+def test_the_general_preset_shrinks_its_steps_and_leaves_the_rest_flat():
+    settings = presets.general(STEPS, rank=3)
+    assert settings.subspace == RowWise(3)
+    assert settings.rules == ()
+    temperature, first, probe = lengths(settings, 0)
+    sizes = [lengths(settings, step)[1] for step in range(0, STEPS + 1, 60)]
+    assert sizes[0] == first
+    assert all(later < earlier for earlier, later in zip(sizes, sizes[1:], strict=False))
+    assert 0 < sizes[-1] <= first / 10
+    assert lengths(settings, STEPS) == pytest.approx((temperature, sizes[-1], probe))
+
+
 def test_theory_mode_is_what_the_theorem_describes():
     settings = presets.theory(temperature=0.5, step_radius=2.0, probe_radius=1.0)
     assert settings == presets.theory()
@@ -166,7 +178,9 @@ def net():
 
 
 @pytest.mark.parametrize(
-    "settings", [case[0] for case in CASES] + [presets.theory()], ids=[*NAMES, "theory"]
+    "settings",
+    [case[0] for case in CASES] + [presets.theory(), presets.general(STEPS)],
+    ids=[*NAMES, "theory", "general"],
 )
 def test_a_small_model_takes_steps_with_every_preset(settings):
     model = net()
@@ -190,7 +204,9 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
     assert opt.evaluations_per_step == 14 * 9
 
 
-@pytest.mark.parametrize("name", [name for name in SUBSPACE_RUNS if name not in ("snn",)])
+@pytest.mark.parametrize(
+    "name", [name for name in (*SUBSPACE_RUNS, "general", "rl") if name != "snn"]
+)
 def test_a_run_of_no_steps_is_refused(name):
     with pytest.raises(ConfigError, match="steps must be at least 1, got 0"):
         getattr(presets, name)(0)

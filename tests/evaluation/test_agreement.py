@@ -5,7 +5,13 @@ import copy
 import pytest
 import torch
 
-from hardstep.evaluation import Batched, ClosureObjective, ModelObjective, OneByOne
+from hardstep.evaluation import (
+    Batched,
+    ClosureObjective,
+    Incremental,
+    ModelObjective,
+    OneByOne,
+)
 
 from .catalogue import MODELS, SUBSPACES, candidates_for, hand_losses, problem_of
 
@@ -29,7 +35,7 @@ def test_evaluators_agree_with_a_loop_of_forward_passes(name, model):
     assert len(expected) == len(candidates)
     assert float(expected.std()) > 1e-4  # else agreement would mean little
     batched = Batched()
-    for evaluator in (batched, OneByOne()):
+    for evaluator in (batched, OneByOne(), Incremental()):
         losses = ModelObjective(problem, evaluator).losses(candidates)
         assert losses.shape == (len(candidates),)
         assert_losses(losses, expected, torch.float64)
@@ -41,7 +47,7 @@ def test_evaluators_agree_in_single_precision(model):
     problem = problem_of(model, torch.float32)
     candidates = candidates_for(problem.model, SUBSPACES["rows"])
     expected = hand_losses(candidates, problem)
-    for evaluator in (Batched(), OneByOne()):
+    for evaluator in (Batched(), OneByOne(), Incremental()):
         losses = ModelObjective(problem, evaluator).losses(candidates)
         assert losses.dtype == torch.float32
         assert_losses(losses, expected, torch.float32)
@@ -60,7 +66,9 @@ def test_a_closure_over_the_model_finds_the_same_losses(model):
 
 @EACH_MODEL
 @pytest.mark.parametrize(
-    "evaluator", [Batched(), OneByOne(), None], ids=["batched", "one", "closure"]
+    "evaluator",
+    [Batched(), OneByOne(), Incremental(), None],
+    ids=["batched", "one", "incremental", "closure"],
 )
 def test_an_evaluation_leaves_no_trace(evaluator, model):
     problem = problem_of(model, torch.float32)
@@ -87,7 +95,9 @@ def test_an_evaluation_leaves_no_trace(evaluator, model):
 
 
 @pytest.mark.parametrize("model", ["dropout", "attention-dropout"])
-@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
+@pytest.mark.parametrize(
+    "evaluator", [Batched(), OneByOne(), Incremental()], ids=["batched", "one", "incremental"]
+)
 def test_all_candidates_of_a_step_share_their_random_numbers(evaluator, model):
     problem = problem_of(model)
     still = [candidates_for(problem.model, seed=seed, scale=0.0) for seed in (7, 7, 8)]
@@ -105,7 +115,7 @@ def test_the_shape_of_the_probes_does_not_matter(dim, shape):
         problem.model, SUBSPACES["rows"], dim=dim, vertices=shape[0], probes=shape[1]
     )
     expected = hand_losses(candidates, problem)
-    for evaluator in (Batched(), Batched(tile=5), OneByOne(tile=3)):
+    for evaluator in (Batched(), Batched(tile=5), OneByOne(tile=3), Incremental()):
         losses = ModelObjective(problem, evaluator).losses(candidates)
         assert_losses(losses, expected, torch.float64)
 
@@ -117,5 +127,5 @@ def test_only_the_particles_asked_about_are_evaluated():
     some = candidates_for(problem.model, rows=rows)
     some.offsets.copy_(everything.offsets[rows])
     expected = hand_losses(everything, problem).reshape(-1, 2)[rows].reshape(-1)
-    for evaluator in (Batched(), OneByOne()):
+    for evaluator in (Batched(), OneByOne(), Incremental()):
         assert_losses(ModelObjective(problem, evaluator).losses(some), expected, torch.float64)

@@ -10,7 +10,7 @@ from hardstep.geometry import Orthoplex, Simplex
 from hardstep.optim import AdaptiveProbes, AskTell, Momentum, PlanReuse, PolyStep, Settings
 from hardstep.optim.ask_tell import search_settings
 from hardstep.schedules import Length
-from hardstep.subspaces import Full, RowWise
+from hardstep.subspaces import Full
 
 
 def bowl(x):
@@ -152,9 +152,10 @@ def test_neither_points_nor_the_mean_ever_leave_the_bounds(direction):
 def test_the_search_starts_in_the_middle_with_a_quarter_of_the_width():
     es = AskTell(bounds=BOUNDS, max_evals=3000)
     np.testing.assert_allclose(es.mean, [-0.35, 0.4, 0.0, 1 / 3, 0.0])
-    wide = AskTell(bounds=[(0.0, 8.0), (-40.0, 40.0)], settings=Settings(polytope=Simplex(2)))
+    settings = Settings(polytope=Simplex(2), probe_radius=Length(1.0))
+    wide = AskTell(bounds=[(0.0, 8.0), (-40.0, 40.0)], settings=settings)
     away = (wide.ask() - wide.mean) / [2.0, 20.0]
-    np.testing.assert_allclose(np.linalg.norm(away, axis=1), 0.5, rtol=1e-12)  # half of Length(1)
+    np.testing.assert_allclose(np.linalg.norm(away, axis=1), 0.5, rtol=1e-12)  # probes sit half way
 
 
 # -- stopping -----------------------------------------------------------------------------------
@@ -271,16 +272,28 @@ def test_settings_of_ones_own_are_followed():
     assert bowl(es.mean) < bowl(before)
 
 
-def test_rows_that_are_reused_are_not_asked_about():
-    settings = Settings(subspace=RowWise(), polytope=Simplex(2), rules=(AdaptiveProbes(max_age=2),))
-    es = AskTell(4, settings=settings)
+def test_rows_that_are_reused_are_not_asked_about_and_the_others_find_their_place():
+    def cliff(x):  # particle 0 never matters, probes of particle 1 sometimes do
+        return 5.0 + 3.0 * (x[:, 2] > 0.6) + x[:, 3] * (x[:, 2] < -0.2)
+
+    settings = Settings(
+        subspace=Full(),
+        polytope=Simplex(2),
+        temperature=1.0,
+        step_radius=Length(0.3),
+        probe_radius=Length(2.0),
+        rules=(AdaptiveProbes(tolerance=0.01, max_age=2),),
+    )
+    es, tensor = AskTell(4, settings=settings), torch.zeros(4, dtype=torch.float64)
+    opt = PolyStep({"x": tensor}, settings)
     sizes = []
-    for _ in range(6):
-        points = es.ask()
-        sizes.append(len(points))
-        es.tell(points[:, 0])  # the second particle never matters
-    # Its losses vary only with the search itself: rows are reused once they stop changing.
-    assert set(sizes) <= {6, 3, 0}
+    for _ in range(20):
+        sizes.append(len(es))
+        es.tell(cliff(es.ask()))
+        opt.step(batched=lambda stacked: cliff(stacked["x"].numpy()))
+        assert opt.report.evaluations == sizes[-1]
+        np.testing.assert_allclose(es.mean, tensor.numpy(), rtol=0, atol=1e-12)
+    assert {3, 6} <= set(sizes)
     assert es.evaluations == sum(sizes)
 
 

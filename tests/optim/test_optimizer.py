@@ -235,37 +235,28 @@ def test_a_dead_row_stays_while_the_others_move():
 # -- losses that are not finite -----------------------------------------------------------------
 
 
-def spoiled(candidates_losses, places, value):
-    losses = candidates_losses.clone()
-    for place in places:
-        losses[place] = value
-    return losses
+PLACES = ([2, 0], [1, 2], [0, 0])  # (2, 1, 0) and (0, 2, 0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_by_default_nonfinite_losses_rank_last_and_are_counted(value):
-    x, y = batch()
-    places = [(2, 1, 0), (0, 2, 0)]
-    models = [Net(), Net()]
-    for model, replaced in zip(models, (value, None), strict=True):
+def test_by_default_a_nonfinite_loss_counts_as_the_worst_of_the_others(value):
+    models = {value: Net(), "worst": Net()}
+    for name, model in models.items():
         opt = tiny(model)
         proposal = opt.propose()
-        losses = opt.evaluate(proposal, x, y, mse)
-        good = losses.clone()
-        for place in places:
-            good[place] = -math.inf
-        opt.advance(proposal, spoiled(losses, places, good.max() if replaced is None else value))
-        assert opt.report.nonfinite == (0 if replaced is None else 2)
+        losses = opt.evaluate(proposal, *batch(), mse)
+        losses[PLACES] = -1.0
+        losses[PLACES] = losses.max() if name == "worst" else value
+        opt.advance(proposal, losses)
+        assert opt.report.nonfinite == (0 if name == "worst" else 2)
         assert math.isfinite(opt.report.loss)
-    assert torch.equal(parameters(models[0]), parameters(models[1]))
+    assert torch.equal(parameters(models[value]), parameters(models["worst"]))
 
 
 def test_when_no_loss_is_finite_nothing_moves_and_the_loss_is_nan():
     model = Net()
     opt = tiny(model)
-    loss = opt.step(
-        objective=FunctionObjective(lambda t: torch.full((len(t["last.bias"]),), math.nan))
-    )
+    loss = opt.step(batched=lambda t: torch.full((len(t["last.bias"]),), math.nan))
     assert math.isnan(loss)
     assert math.isnan(opt.report.loss)
     assert opt.report.nonfinite == opt.evaluations_per_step
@@ -276,7 +267,8 @@ def test_the_raise_policy_stops_before_anything_moves_and_says_where():
     model = Net()
     opt = tiny(model, nonfinite="raise", num_probes=2)
     proposal = opt.propose()
-    losses = spoiled(torch.zeros(opt.num_particles, 3, 2), [(3, 0, 1), (1, 2, 0)], math.inf)
+    losses = torch.zeros(opt.num_particles, 3, 2)
+    losses[3, 0, 1] = losses[1, 2, 0] = math.inf
     with pytest.raises(NonFiniteLossError, match=r"2 losses .* \(1, 2, 0\)") as caught:
         opt.advance(proposal, losses)
     assert (caught.value.count, caught.value.first) == (2, (1, 2, 0))

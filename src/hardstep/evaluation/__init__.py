@@ -11,6 +11,7 @@ from hardstep.evaluation.base import (
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.incremental import Incremental
 from hardstep.evaluation.isolation import isolated
 from hardstep.evaluation.onebyone import OneByOne
 
@@ -20,6 +21,7 @@ __all__ = [
     "ClosureObjective",
     "Evaluator",
     "FunctionObjective",
+    "Incremental",
     "LossFunction",
     "ModelObjective",
     "Objective",

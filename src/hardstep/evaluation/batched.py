@@ -10,7 +10,8 @@ one candidate at a time, and `note` says why.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,6 +24,7 @@ from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.isolation import isolated, reseed
+from hardstep.evaluation.memory import halving, is_memory_error
 from hardstep.evaluation.onebyone import OneByOne
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
@@ -53,42 +55,37 @@ class Batched:
     def __repr__(self) -> str:
         return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"
 
-    def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
-        """Losses tile by tile, or one by one where batching is impossible."""
+    def losses(
+        self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
+    ) -> Tensor:
+        """Losses of all candidates (or of some spans) tile by tile, or one by one."""
         if problem.model not in self._refused:
             try:
-                losses = self._batched(candidates, problem)
+                losses = self._batched(candidates, problem, spans)
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
-                losses = OneByOne().losses(candidates, problem)  # a real fault raises here too
+                # A real fault of the model raises here too.
+                losses = OneByOne().losses(candidates, problem, spans)
                 self._refused[problem.model] = _first_line(reason)
             else:
                 self.note = "batched"
                 return losses
         else:
-            losses = OneByOne().losses(candidates, problem)
+            losses = OneByOne().losses(candidates, problem, spans)
         self.note = f"one candidate at a time: {self._refused[problem.model]}"
         return losses
 
-    def _batched(self, candidates: Candidates, problem: Problem) -> Tensor:
+    def _batched(
+        self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
+    ) -> Tensor:
         size = self._tile_size(candidates, problem)
+        run = partial(_run_tile, candidates, problem)
         pieces: list[Tensor] = []
-        for span in candidates.spans():
+        for span in candidates.spans() if spans is None else spans:
             for tile in span.tiles(size):
-                pieces.append(self._halving(candidates, problem, tile))
+                pieces.append(halving(run, tile))
         return torch.cat(pieces)
-
-    def _halving(self, candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
-        """A tile's losses; on a memory error, those of its halves."""
-        try:
-            return _run_tile(candidates, problem, tile)
-        except (MemoryError, RuntimeError) as error:
-            length = tile.end - tile.start
-            if length == 1 or not _is_memory_error(error):
-                raise
-            halves = tile.tiles(-(-length // 2))
-        return torch.cat([self._halving(candidates, problem, half) for half in halves])
 
     def _tile_size(self, candidates: Candidates, problem: Problem) -> int:
         """Fixed by the model and the batch; the budget only lowers it when it must."""
@@ -114,7 +111,7 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     try:
         return _run(candidates.seed, problem, base | changed, axes, buffers, shared)
     except RuntimeError as error:
-        if not buffers or _is_memory_error(error):
+        if not buffers or is_memory_error(error):
             raise
         # A forward pass that updates its buffers (BatchNorm) needs a copy per candidate.
         num = tile.end - tile.start
@@ -161,15 +158,6 @@ def _bytes_per_candidate(candidates: Candidates, problem: Problem) -> int:
         problem.loss(base, problem.buffers())
     weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())
     return int(weights + LIVE_VALUES * largest.nbytes)
-
-
-def _is_memory_error(error: BaseException) -> bool:
-    text = str(error)
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "out of memory" in text
-        or "can't allocate memory" in text
-    )
 
 
 def _first_line(error: BaseException) -> str:

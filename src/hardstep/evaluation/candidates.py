@@ -4,14 +4,14 @@ A candidate is the current tensors with the d_p coordinates of one particle move
 read that structure (which block, which coordinates, how far) or simply ask for the tensors.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import BoundSubspace
+from hardstep.subspaces import BoundSubspace, LocalChange
 
 STACK_BYTES = 128 << 20  # how much of changed tensors is built together
 
@@ -60,9 +60,9 @@ class Candidates:
             start, end = end, end + count * self._per_row
             yield Span(block, start, end)
 
-    def tiles(self, most: int) -> Iterator[Span]:
+    def tiles(self, most: int, spans: Iterable[Span] | None = None) -> Iterator[Span]:
         """Spans in pieces of at most `most` candidates, fewer where they change large tensors."""
-        for span in self.spans():
+        for span in self.spans() if spans is None else spans:
             changed = [self.base[name] for name in self.subspace.blocks[span.block].names]
             each = sum(tensor.numel() * tensor.element_size() for tensor in changed)
             yield from span.tiles(max(1, min(most, STACK_BYTES // each)))
@@ -74,6 +74,11 @@ class Candidates:
         index = torch.where(index >= 0, index - self.subspace.starts[span.block], -1)
         offsets = self.offsets.reshape(-1, self.offsets.shape[-1])[span.start : span.end]
         return index.to(offsets.device), offsets
+
+    def local(self, span: Span) -> dict[str, LocalChange] | None:
+        """One changed row per tensor and candidate, where a span changes no more than that."""
+        index, offsets = self.coordinates(span)
+        return self.subspace.local(self.base, span.block, index, offsets)
 
     def changed(self, span: Span) -> dict[str, Tensor]:
         """The tensors that a span changes, stacked (n, *shape)."""

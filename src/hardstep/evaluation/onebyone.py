@@ -1,12 +1,13 @@
 """One candidate at a time: the least memory, and no demands on the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.base import Problem
-from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.isolation import isolated, reseed
 
 
@@ -16,11 +17,13 @@ class OneByOne:
 
     tile: int = 32  # candidates whose changed tensors are built together, at most
 
-    def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
-        """A loop over candidates."""
+    def losses(
+        self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
+    ) -> Tensor:
+        """A loop over candidates, or those of some spans."""
         base = {name: tensor.detach() for name, tensor in candidates.base.items()}
         losses = []
-        for tile in candidates.tiles(self.tile):
+        for tile in candidates.tiles(self.tile, spans):
             changed = candidates.changed(tile)
             for i in range(tile.end - tile.start):
                 one = {name: stack[i] for name, stack in changed.items()}

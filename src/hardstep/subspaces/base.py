@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -33,6 +33,13 @@ class Block:
     def size(self) -> int:
         """How many coordinates the block has."""
         return sum(self.group_sizes)
+
+
+class LocalChange(NamedTuple):
+    """One changed row of a tensor's axis 0 per candidate."""
+
+    unit: Tensor  # (n,)
+    rows: Tensor  # (n, *shape[1:]), the new rows
 
 
 class BoundSubspace(ABC):
@@ -75,6 +82,16 @@ class BoundSubspace(ABC):
             index: Coordinates within the block, (n, d_p); −1 on padding.
             offsets: How far each of them moves, (n, d_p); anything on padding.
         """
+
+    def local(
+        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """`displaced` as one changed row of axis 0 per tensor, where that is all that changes.
+
+        Arguments as for `displaced`; nothing if some candidate changes more than one row.
+        """
+        del base, block, index, offsets
+        return None
 
     @abstractmethod
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:

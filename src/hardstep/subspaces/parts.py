@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hardstep.subspaces.base import Block, BoundSubspace
+from hardstep.subspaces.base import Block, BoundSubspace, LocalChange
 from hardstep.subspaces.layout import Layout, TensorSpec
 
 
@@ -31,6 +31,13 @@ class Part(ABC):
         self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
         """See `BoundSubspace.displaced`."""
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """See `BoundSubspace.local`."""
+        del base, index, offsets
+        return None
 
     @abstractmethod
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
@@ -69,6 +76,23 @@ class IdentityPart(Part):
         change = torch.where(real, offsets, 0).to(stack.dtype)
         stack.view(len(index), -1).scatter_add_(1, index.clamp_min(0), change)
         return {spec.name: stack}
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """The changed row, if every particle lies within one."""
+        (spec,) = self.specs
+        if not spec.is_matrix:
+            return None
+        real = index >= 0
+        unit = index.div(spec.columns, rounding_mode="floor")
+        if not bool((unit == unit[:, :1])[real].all()):
+            return None
+        rows = base[spec.name].detach()[unit[:, 0]]
+        flat = rows.reshape(len(index), -1)
+        change = torch.where(real, offsets, 0).to(flat.dtype)
+        flat = flat.scatter_add(1, (index % spec.columns).clamp_min(0), change)
+        return {spec.name: LocalChange(unit[:, 0], flat.reshape(rows.shape))}
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The coordinates in the tensor's shape."""
@@ -182,22 +206,30 @@ class RowsPart(Part):
         self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
         """Copies with one row (and one bias) changed each."""
-        num = len(index)
+        result = {}
+        for name, (unit, rows) in self.local(base, index, offsets).items():
+            stack = repeated(base[name], len(index))
+            stack[torch.arange(len(index), device=stack.device), unit] = rows
+            result[name] = stack
+        return result
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange]:
+        """The changed rows and biases alone; a particle never straddles two units."""
         safe = index.clamp_min(0)
         live = torch.where(index >= 0, offsets, 0)
-        unit = self.unit[safe[:, 0]]  # a particle never straddles two units
+        unit = self.unit[safe[:, 0]]
         along_row = torch.where(self.is_bias[safe], 0, live)
         slot = torch.where(self.is_bias[safe], 0, self.slot[safe])
-        stack = repeated(base[self.weight.name], num)
         change = torch.einsum("nd,ndc->nc", along_row, self.basis[unit[:, None], slot])
-        rows = stack.view(num, self.weight.rows, self.weight.columns)
-        rows[torch.arange(num, device=rows.device), unit] += change.to(stack.dtype)
-        result = {self.weight.name: stack}
+        rows = base[self.weight.name].detach()[unit]
+        rows = rows + change.reshape(rows.shape).to(rows.dtype)
+        result = {self.weight.name: LocalChange(unit, rows)}
         if self.bias:
-            biases = repeated(base[self.bias.name], num)
+            biases = base[self.bias.name].detach()[unit]
             shift = torch.where(self.is_bias[safe], live, 0).sum(dim=1)
-            biases[torch.arange(num, device=biases.device), unit] += shift.to(biases.dtype)
-            result[self.bias.name] = biases
+            result[self.bias.name] = LocalChange(unit, biases + shift.to(biases.dtype))
         return result
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
@@ -246,6 +278,12 @@ class PartsSubspace(BoundSubspace):
     ) -> dict[str, Tensor]:
         """The block's part does it."""
         return self.parts[block].displaced(base, index, offsets)
+
+    def local(
+        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """The block's part does it."""
+        return self.parts[block].local(base, index, offsets)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Changes of all tensors."""

@@ -1,0 +1,83 @@
+"""What candidates change about a recorded value, in the smallest form that holds it.
+
+    Column   one index of one axis (an output unit, a channel) differs: its new slice
+    Rows     some rows of axis 0 (examples) differ for some candidates: their new rows
+    Stacked  anything may differ: one whole value per candidate
+
+A value without a change is shared by all candidates. Conversions go down this list only.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Column:
+    """`slices[i]` stands at index `unit[i]` of `axis` for candidate i."""
+
+    axis: int
+    unit: Tensor  # (n,)
+    slices: Tensor  # (n, *shape without axis)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`values[m]` is row `pairs.row[m]` of candidate `pairs.candidate[m]`."""
+
+    values: Tensor  # (M, *shape[1:])
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """One value per candidate."""
+
+    values: Tensor  # (n, *shape)
+
+
+Change = Column | Rows | Stacked
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which (candidate, row) pairs differ from the base."""
+
+    candidate: Tensor  # (M,)
+    row: Tensor  # (M,)
+    num_candidates: int
+    num_rows: int
+
+
+def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
+    """The base's slices at each candidate's unit, (n, *shape without axis)."""
+    return base.movedim(axis, 0)[unit]
+
+
+def changed_rows(base: Tensor, column: Column) -> Tensor:
+    """(n, rows): whether anything in a candidate's row differs from the base."""
+    differs = column.slices != slices_of(base, column.axis, column.unit)
+    return differs.flatten(2).any(dim=2) if differs.dim() > 2 else differs
+
+
+def column_to_rows(base: Tensor, column: Column, pairs: Pairs) -> Rows:
+    """Whole rows with the column's entry put in."""
+    values = base[pairs.row]
+    unit = column.unit[pairs.candidate]
+    new = column.slices[pairs.candidate, pairs.row]
+    values.movedim(column.axis, 1)[torch.arange(len(unit), device=unit.device), unit] = new
+    return Rows(values)
+
+
+def stacked(base: Tensor, change: Change, num: int, pairs: Pairs | None) -> Stacked:
+    """Any change as one value per candidate."""
+    if isinstance(change, Stacked):
+        return change
+    values = base.unsqueeze(0).repeat(num, *[1] * base.dim())
+    if isinstance(change, Column):
+        candidates = torch.arange(num, device=base.device)
+        values.movedim(change.axis + 1, 1)[candidates, change.unit] = change.slices
+    else:
+        assert pairs is not None
+        values[pairs.candidate, pairs.row] = change.values
+    return Stacked(values)

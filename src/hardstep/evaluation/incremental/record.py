@@ -1,0 +1,190 @@
+"""One forward pass, written down: every operation torch carried out, with its base values.
+
+Recording happens below autograd, where ordinary model code (loops, in-place updates, custom
+functions) has become a small vocabulary of aten operations. The model runs as it always does;
+nothing is traced symbolically, and branches on values are seen as reads of a value by Python.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from hardstep.evaluation.base import Problem
+from hardstep.evaluation.isolation import isolated, reseed
+
+# Ways out of torch that no operation records: what comes back cannot be followed.
+_EXITS = {
+    torch.Tensor.numpy,
+    torch.Tensor.__array__,
+    torch.Tensor.tolist,
+    torch.Tensor.data_ptr,
+    torch.Tensor.untyped_storage,
+    torch.Tensor.__dlpack__,
+}
+
+
+_STALE = -1  # the number of a tensor whose memory was written to under another name
+
+
+class Refused(Exception):
+    """The record cannot answer for some candidates; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A recorded value, by number."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: references in place of tensors."""
+
+    name: str  # such as `addmm`; without the underscore of an operation in place
+    func: Any  # an OpOverload, functional even where the model's was in place; or None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]  # −1 for results that are not tensors
+
+
+@dataclass(frozen=True)
+class Record:
+    """The nodes in order, every value's base, and where parameters and the loss are."""
+
+    nodes: tuple[Node, ...]
+    values: tuple[Tensor, ...]
+    sources: Mapping[str, int]
+    result: int
+
+
+def record(problem: Problem, base: Mapping[str, Tensor], seed: int) -> Record:
+    """Run the base forward pass and write it down.
+
+    Raises:
+        Refused: The model does something that cannot be followed.
+    """
+    recorder = _Recorder()
+    # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
+    tensors = {name: tensor.detach() for name, tensor in base.items()}
+    sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
+    recorder.sources = set(sources.values())
+    with isolated(problem.model), _NoExits(recorder), recorder:
+        reseed(seed)
+        loss = problem.loss(tensors, problem.buffers())
+    if id(loss) not in recorder.numbers:
+        raise Refused("the loss was not computed by torch operations")
+    return Record(
+        tuple(recorder.nodes), tuple(recorder.values), sources, recorder.numbers[id(loss)]
+    )
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nodes: list[Node] = []
+        self.values: list[Tensor] = []
+        self.numbers: dict[int, int] = {}  # id of a tensor object -> its current value
+        self.kept: list[Tensor] = []  # keeps ids from being reused
+        self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
+        self.sources: set[int] = set()
+
+    def number(self, tensor: Tensor) -> int:
+        """The value a tensor object holds now; unknown ones become constants."""
+        known = self.numbers.get(id(tensor))
+        return self._new(tensor) if known is None else known
+
+    def _new(self, tensor: Tensor) -> int:
+        self.values.append(tensor)
+        self.numbers[id(tensor)] = len(self.values) - 1
+        self.kept.append(tensor)
+        self.owners.setdefault(_storage(tensor), []).append(tensor)
+        return len(self.values) - 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        refs, ref_kwargs = tree_map(self._ref, (tuple(args), kwargs))
+        inputs = tuple(
+            leaf.index for leaf in tree_flatten((refs, ref_kwargs))[0] if isinstance(leaf, Ref)
+        )
+        written = _written(func, args, kwargs)
+        for tensor in written:
+            self._before_write(tensor)
+        result = func(*args, **kwargs)
+        outputs = result if isinstance(result, tuple | list) else (result,)
+        numbers = tuple((self._new(out) if isinstance(out, Tensor) else -1) for out in outputs)
+        functional = _functional(func) if written else func
+        name = str((functional or func).overloadpacket.__name__)
+        self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
+        return result
+
+    def _ref(self, leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        index = self.number(leaf)
+        if index == _STALE:
+            raise Refused("the forward pass reads a tensor after writing to a view of it")
+        return Ref(index)
+
+    def _before_write(self, tensor: Tensor) -> None:
+        """Save what is about to be overwritten; tensors that share its memory become stale."""
+        self.number(tensor)
+        for owner in {id(t): t for t in self.owners[_storage(tensor)]}.values():
+            index = self.numbers[id(owner)]
+            if index in self.sources:
+                raise Refused("the forward pass writes into a parameter")
+            if index != _STALE:
+                self.values[index] = owner.clone()
+            if owner is not tensor:
+                self.numbers[id(owner)] = _STALE
+
+
+def _storage(tensor: Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().data_ptr()
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Tensor arguments that an operation writes to."""
+    if not func._schema.is_mutable:
+        return []
+    named = zip(func._schema.arguments, args, strict=False)
+    pairs = [*named, *((a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs)]
+    return [
+        value
+        for argument, value in pairs
+        if argument.alias_info is not None
+        and argument.alias_info.is_write
+        and isinstance(value, Tensor)
+    ]
+
+
+def _functional(func: Any) -> Any:
+    """`add_` -> `add`; None where there is no such twin."""
+    name = str(func.overloadpacket.__name__)
+    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
+    return getattr(packet, func._overloadname, None)
+
+
+class _NoExits(TorchFunctionMode):
+    """Refuses calls that hand values to code that does not record."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _EXITS:
+            raise Refused(f"the forward pass leaves torch through {func.__name__}")
+        if func is torch._C._nn.one_hot and len(args) == 2 and args[1] > 0:
+            # Torch's own reads the largest index to check it, which looks like a branch.
+            classes = torch.arange(args[1], device=args[0].device)
+            return (args[0].unsqueeze(-1) == classes).long()
+        return func(*args, **(kwargs or {}))

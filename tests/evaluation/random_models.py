@@ -1,0 +1,279 @@
+"""Models nobody wrote a rule for: random stacks of ordinary layers, loops and routings.
+
+`draw(seed)` gives a problem; the same seed always gives the same one. Every part is plain
+torch code of the kind users write, in place and out of place, with and without classes.
+"""
+
+import random
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hardstep.evaluation import Problem
+from hardstep.nn import build
+
+CLASSES = 4
+
+
+class Hand(nn.Module):
+    """A module from a function of (module, input), holding what it is given."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def lif_loop(m, x):
+    current, membrane, count = m.fc(x), 0.0, 0.0
+    for _ in range(m.steps):
+        membrane = 0.9 * membrane + current
+        spikes = (membrane >= 0.5).to(x.dtype)
+        membrane = membrane * (1 - spikes)
+        count = count + spikes
+    return count / m.steps
+
+
+def lif_in_place(m, x):
+    current = m.fc(x)
+    membrane, count = torch.zeros_like(current), torch.zeros_like(current)
+    for _ in range(m.steps):
+        membrane.mul_(0.9).add_(current)
+        spikes = (membrane >= 0.5).to(x.dtype)
+        membrane.mul_(1 - spikes)
+        count += spikes
+    return count
+
+
+def spiking_pair(m, x):
+    """Two spiking layers coupled at every time step."""
+    current, a, b, count = m.fc(x), 0.0, 0.0, 0.0
+    for _ in range(m.steps):
+        a = 0.9 * a + current
+        s = (a >= 0.5).to(x.dtype)
+        a = a * (1 - s)
+        b = 0.8 * b + m.out(s)
+        t = (b >= 0.3).to(x.dtype)
+        b = b - 0.3 * t
+        count = count + t
+    return count
+
+
+def recurrent_weight(m, x):
+    state = torch.zeros(len(x), m.out.out_features, dtype=x.dtype)
+    drive = m.fc(x)
+    for _ in range(m.steps):
+        state = torch.tanh(drive + m.out(state))
+    return state
+
+
+def scaled_quantizer(m, x):
+    """A quantiser whose scale is the whole tensor's: one row changes every row."""
+    scale = m.fc.weight.abs().max() / 7
+    return F.linear(x, torch.round(m.fc.weight / scale) * scale, m.fc.bias)
+
+
+def row_quantizer(m, x):
+    return F.linear(x, torch.round(m.fc.weight * 8).clamp(-16, 15) / 8, m.fc.bias)
+
+
+def binary_weight(m, x):
+    return F.linear(x, torch.where(m.fc.weight >= 0, 1.0, -1.0).to(x.dtype)) / 4
+
+
+def routed(m, x):
+    """Top-1 of two experts by one-hot routing."""
+    choice = F.one_hot(m.gate(x).argmax(dim=1), 2).to(x.dtype)
+    outputs = torch.stack([m.fc(x), m.out(x)], dim=1)
+    return (choice[:, :, None] * outputs).sum(dim=1)
+
+
+def keyed(m, x):
+    """Argmax attention: the best key's row gates the values."""
+    best = (x @ m.keys.t()).argmax(dim=-1)
+    return m.fc(x) * torch.sigmoid(m.keys[best])[:, : m.fc.out_features]
+
+
+def soft_attention(m, x):
+    """Attention between pieces of the feature vector."""
+    q, k = (layer(x).reshape(len(x), 2, -1) for layer in (m.fc, m.out))
+    weights = torch.softmax(q @ k.transpose(1, 2), dim=-1)
+    return (weights @ k).flatten(1)
+
+
+def residual(m, x):
+    return x + torch.relu(m.fc(x))
+
+
+def masked(m, x):
+    h = m.fc(x)
+    return torch.where(h > 0.1, h, torch.zeros_like(h)) + h.clamp(max=0).abs().sqrt() * 0.1
+
+
+def indexed(m, x):
+    h = m.fc(x)
+    return torch.cat([h[:, 1:], h[:, :1] * 2, h.max(dim=1, keepdim=True).values], dim=1)[:, :-1]
+
+
+def tied(m, x):
+    return torch.tanh(m.fc(x)) @ m.fc.weight
+
+
+def convolved(m, x):
+    image = x[:, None, None, :].expand(-1, 1, 3, -1)
+    return m.pool(torch.relu(m.conv(image))).flatten(1)
+
+
+def normalised_columns(m, x):
+    h = m.fc(x)
+    return (h - h.mean(dim=0)) / (h.var(dim=0, unbiased=False) + 1e-3).sqrt()
+
+
+def sorted_features(m, x):
+    return m.fc(x).sort(dim=1).values.cumsum(dim=1)
+
+
+def _parts(width, pick):
+    """Name -> (module, output width) for an input width."""
+    out = pick.choice([3, 5, 8])
+
+    def linear(inputs=width, outputs=out, **options):
+        return nn.Linear(inputs, outputs, **options)
+
+    def hand(function, **parts):
+        module = Hand(function, **parts)
+        module.steps = pick.choice([2, 4])
+        return module
+
+    bias = pick.random() < 0.7
+    return {
+        "linear": lambda: (linear(bias=bias), out),
+        "lif": lambda: (hand(lif_loop, fc=linear(bias=bias)), out),
+        "lif-in-place": lambda: (hand(lif_in_place, fc=linear()), out),
+        "spiking-pair": lambda: (hand(spiking_pair, fc=linear(), out=linear(out, 5)), 5),
+        "recurrent": lambda: (hand(recurrent_weight, fc=linear(), out=linear(out, out)), out),
+        "quantizer": lambda: (hand(row_quantizer, fc=linear()), out),
+        "scaled-quantizer": lambda: (hand(scaled_quantizer, fc=linear()), out),
+        "binary": lambda: (hand(binary_weight, fc=linear(bias=False)), out),
+        "routed": lambda: (
+            hand(routed, fc=linear(), out=linear(), gate=linear(outputs=2)),
+            out,
+        ),
+        "keyed": lambda: (
+            hand(keyed, fc=linear(outputs=min(out, width)),
+                 keys=nn.Parameter(torch.randn(3, width))),
+            min(out, width),
+        ),
+        "attention": lambda: (
+            hand(soft_attention, fc=linear(outputs=6), out=linear(outputs=6)),
+            6,
+        ),
+        "residual": lambda: (hand(residual, fc=linear(outputs=width)), width),
+        "masked": lambda: (hand(masked, fc=linear()), out),
+        "indexed": lambda: (hand(indexed, fc=linear()), out),
+        "tied": lambda: (hand(tied, fc=linear(bias=False)), width),
+        "convolved": lambda: (
+            hand(convolved, conv=nn.Conv2d(1, 2, 3, padding=1), pool=nn.AdaptiveAvgPool2d((1, 3))),
+            6,
+        ),
+        "column-norm": lambda: (hand(normalised_columns, fc=linear()), out),
+        "sorted": lambda: (hand(sorted_features, fc=linear()), out),
+        "layer-norm": lambda: (nn.Sequential(linear(), nn.LayerNorm(out)), out),
+        "batch-norm": lambda: (nn.Sequential(linear(), nn.BatchNorm1d(out)), out),
+        "batch-norm-eval": lambda: (nn.Sequential(linear(), nn.BatchNorm1d(out).eval()), out),
+        "dropout": lambda: (nn.Sequential(linear(), nn.Dropout(0.3)), out),
+    }  # fmt: skip
+
+
+ACTIVATIONS = {
+    "relu": lambda: nn.ReLU(),
+    "relu-in-place": lambda: nn.ReLU(inplace=True),
+    "tanh": lambda: nn.Tanh(),
+    "gelu": lambda: nn.GELU(),
+    "staircase": lambda: Hand(lambda m, x: torch.floor(4 * torch.sigmoid(x)) / 4),
+    "round": lambda: Hand(lambda m, x: torch.round(2 * x) / 2),
+    "sign": lambda: Hand(lambda m, x: torch.sign(x) + 0.1 * x.abs().clamp(0, 1)),
+    "none": lambda: nn.Identity(),
+}
+PARTS = tuple(_parts(3, random.Random(0)))
+
+
+def _losses(pick):
+    weights = torch.rand(CLASSES) + 0.5
+    return {
+        "cross-entropy": F.cross_entropy,
+        "smoothed": lambda o, t: F.cross_entropy(o, t, label_smoothing=0.1),
+        "weighted": lambda o, t: F.cross_entropy(o, t, weight=weights.to(o.dtype)),
+        "ignoring": lambda o, t: F.cross_entropy(o, t, ignore_index=1),
+        "summed": lambda o, t: F.cross_entropy(o, t, reduction="sum"),
+        "mse": lambda o, t: F.mse_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+        "nll": lambda o, t: F.nll_loss(F.log_softmax(o, 1), t),
+        "bce": lambda o, t: F.binary_cross_entropy_with_logits(
+            o, F.one_hot(t, CLASSES).to(o.dtype)
+        ),
+        "own": lambda o, t: (o.gather(1, t[:, None])[:, 0] - o.logsumexp(1)).abs().mean() ** 2,
+    }
+
+
+def draw(seed, dtype=torch.float64, batch=7):
+    """(problem, names of its parts): a random model, batch and loss."""
+    pick = random.Random(seed)
+    generator = torch.Generator().manual_seed(seed)
+    names = []
+
+    def make():
+        width, layers = 6, []
+        for _ in range(pick.choice([1, 2, 2, 3])):
+            name, activation = pick.choice(PARTS), pick.choice(list(ACTIVATIONS))
+            part, width = _parts(width, pick)[name]()
+            layers += [part, ACTIVATIONS[activation]()]
+            names.extend([name, activation])
+        return nn.Sequential(*layers, nn.Linear(width, CLASSES))
+
+    model = build(make, seed).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    inputs = torch.randn(batch, 6, generator=generator, dtype=dtype)
+    target = torch.randint(0, CLASSES, (batch,), generator=generator)
+    loss = pick.choice(list(_losses(pick)))
+    names.append(loss)
+    return Problem(model, inputs, target, _losses(pick)[loss]), names
+
+
+class Rounding(TorchDispatchMode):
+    """Changes every floating-point result by a few units in its last place."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.is_floating_point() and result.dim():
+            noise = torch.randn(result.shape, generator=self.generator, dtype=result.dtype)
+            return result * (1 + 4 * torch.finfo(result.dtype).eps * noise)
+        return result
+
+
+def is_tie(problem, parameters, found, buffers):
+    """Whether rounding alone moves the plain forward pass as far as the loss that was found.
+
+    The loss of a model with thresholds may jump where a value sits within rounding of one.
+    Then the plain loss jumps too when every operation rounds a little differently: to the
+    found value, or past it where several values sit on a threshold at once.
+    """
+    reached = []
+    for seed in range(200):
+        with torch.no_grad(), Rounding(seed):
+            output = functional_call(problem.model, (parameters, buffers), (problem.inputs,))
+            reached.append(float(problem.loss_fn(output, problem.target)))
+    slack = 1e-6 * (1 + abs(float(found)))
+    return min(reached) - slack <= float(found) <= max(reached) + slack

@@ -1,0 +1,255 @@
+"""Incremental evaluation on models it was not written for, and on models built to deceive it."""
+
+import collections
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hardstep.evaluation import Incremental, ModelObjective, Problem
+from hardstep.nn import build
+from hardstep.subspaces import Full, LayerWise, RowWise
+
+from .catalogue import candidates_for, hand_losses, problem_of
+from .random_models import ACTIVATIONS, PARTS, draw, is_tie
+
+SUBSPACES = (RowWise(2), RowWise(None), Full(), LayerWise(1))
+FAST = "incremental"
+
+
+def compare(problem, subspace, dtype):
+    """(worst relative difference, indices beyond tolerance, losses, evaluator)."""
+    candidates = candidates_for(problem.model, subspace, dim=3, scale=0.7)
+    evaluator = Incremental()
+    found = ModelObjective(problem, evaluator).losses(candidates)
+    expected = hand_losses(candidates, problem)
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}[dtype]
+    difference = (found - expected).abs() / expected.abs().clamp_min(1e-3)
+    return candidates, found, (difference > tolerance).nonzero().flatten().tolist(), evaluator
+
+
+def check(problem, names, subspace, dtype):
+    """Losses agree; a loss that does not must be a proven tie."""
+    candidates, found, wrong, evaluator = compare(problem, subspace, dtype)
+    for number in wrong:
+        parameters = candidates.parameters(number)
+        assert is_tie(problem, parameters, found[number], problem.buffers()), (names, number)
+    return evaluator, len(wrong)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_models_get_the_losses_of_plain_forward_passes(seed):
+    problem, names = draw(seed)
+    subspace = SUBSPACES[seed % len(SUBSPACES)]
+    check(problem, names, subspace, torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(60, 90))
+def test_random_models_in_single_precision(seed):
+    problem, names = draw(seed, torch.float32)
+    check(problem, names, RowWise(2), torch.float32)
+
+
+def test_most_random_models_are_followed_and_every_part_is_drawn():
+    drawn, followed, total = collections.Counter(), 0, 0
+    for seed in range(120):
+        problem, names = draw(seed)
+        drawn.update(names)
+        candidates = candidates_for(problem.model, RowWise(2), dim=3)
+        evaluator = Incremental()
+        ModelObjective(problem, evaluator).losses(candidates)
+        followed += sum(note == FAST for note in evaluator.notes.values())
+        total += len(evaluator.notes)
+    assert set(PARTS) | set(ACTIVATIONS) <= set(drawn)
+    assert followed >= 0.6 * total
+
+
+def small(forward, **parts):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 5), nn.Linear(5, 4)
+
+    Model.forward = forward
+    return build(Model, 0).double()
+
+
+def problem_with(forward):
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(7, 6, generator=generator, dtype=torch.float64)
+    target = torch.randint(0, 4, (7,), generator=generator)
+    return Problem(small(forward), inputs, target, F.cross_entropy)
+
+
+def branches(self, x):
+    h = self.a(x)
+    if (h > 1).any():
+        h = 2 * h
+    return self.b(torch.relu(h))
+
+
+def leaves_by_numpy(self, x):
+    h = self.a(x).detach().numpy() ** 2
+    return self.b(torch.from_numpy(h))
+
+
+def leaves_by_array(self, x):
+    import numpy as np
+
+    return self.b(torch.as_tensor(np.tanh(np.asarray(self.a(x).detach()))))
+
+
+def leaves_by_list(self, x):
+    return self.b(torch.tensor(self.a(x).tolist(), dtype=x.dtype))
+
+
+def uses_an_item(self, x):
+    return self.b(self.a(x) * float(self.a.weight.sum().item()))
+
+
+def writes_through_a_view(self, x):
+    h = self.a(x)
+    h[:, 0] = 0.5 * h[:, 1]
+    return self.b(h)
+
+
+def writes_by_mask(self, x):
+    h = self.a(x)
+    h[h < 0] = 0.0
+    return self.b(h)
+
+
+def writes_to_a_view_alone(self, x):
+    """The original is never looked at again, so this can be followed."""
+    return self.b(self.a(x).view(-1, 5).relu_())
+
+
+def writes_after_reading(self, x):
+    h = self.a(x)
+    kept = h * 2
+    h.add_(1.0)
+    return self.b(kept + h)
+
+
+def caches_on_the_module(self, x):
+    self.seen = self.a(x)
+    return self.b(self.seen)
+
+
+def transposes_the_batch(self, x):
+    return self.b(torch.softmax(self.a(x).T, dim=1).T)
+
+
+def permutes_examples(self, x):
+    h = self.a(x)
+    return self.b(h[torch.arange(len(x) - 1, -1, -1)] + h.flip(0))
+
+
+def is_square(self, x):
+    """As many features as examples: axes must not be confused."""
+    h = self.a(x)[:5]
+    return self.b(torch.cat([h @ h, h.T, h[:2], h[:5]]))[:7] * 1.0
+
+
+class Stepped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def surrogate(self, x):
+    return self.b(Stepped.apply(self.a(x)))
+
+
+TRICKS = {
+    f.__name__: f
+    for f in (
+        branches,
+        leaves_by_numpy,
+        leaves_by_array,
+        leaves_by_list,
+        uses_an_item,
+        writes_through_a_view,
+        writes_by_mask,
+        writes_to_a_view_alone,
+        writes_after_reading,
+        caches_on_the_module,
+        transposes_the_batch,
+        permutes_examples,
+        is_square,
+        surrogate,
+    )
+}
+MUST_FALL_BACK = {"branches", "leaves_by_numpy", "leaves_by_array", "leaves_by_list",
+                  "uses_an_item", "writes_through_a_view"}  # fmt: skip
+MUST_BE_FOLLOWED = {
+    "writes_to_a_view_alone",
+    "writes_after_reading",
+    "caches_on_the_module",
+    "surrogate",
+}
+
+
+@pytest.mark.parametrize("name", TRICKS)
+@pytest.mark.parametrize("subspace", [RowWise(2), Full()], ids=["rows", "full"])
+def test_a_model_that_deceives_the_record_still_gets_the_right_losses(name, subspace):
+    problem = problem_with(TRICKS[name])
+    _, _, wrong, evaluator = compare(problem, subspace, torch.float64)
+    assert not wrong
+    first = evaluator.notes[next(iter(evaluator.notes))]
+    if name in MUST_FALL_BACK:
+        assert first != FAST
+    if name in MUST_BE_FOLLOWED:
+        assert first == FAST
+
+
+def test_a_branch_on_values_no_parameter_reaches_is_no_reason_to_fall_back():
+    def looks_at_inputs(self, x):
+        return self.b(torch.relu(self.a(x if x.sum() > 0 else -x)))
+
+    problem = problem_with(looks_at_inputs)
+    _, _, wrong, evaluator = compare(problem, RowWise(2), torch.float64)
+    assert not wrong
+    assert set(evaluator.notes.values()) == {FAST}
+
+
+def test_the_reason_for_falling_back_is_given():
+    for name, word in (("branches", "reaches Python"), ("leaves_by_numpy", "numpy")):
+        problem = problem_with(TRICKS[name])
+        _, _, _, evaluator = compare(problem, RowWise(2), torch.float64)
+        assert word in evaluator.note
+
+
+@pytest.mark.parametrize("model", ["mlp", "spiking", "quantized"])
+def test_the_memory_budget_does_not_change_a_bit(model):
+    problem = problem_of(model, torch.float32)
+    candidates = candidates_for(problem.model, RowWise(2))
+    losses = [
+        ModelObjective(problem, Incremental(memory_budget=budget)).losses(candidates)
+        for budget in (1 << 20, 1 << 24, 1 << 30)
+    ]
+    assert torch.equal(losses[0], losses[1])
+    assert torch.equal(losses[0], losses[2])
+
+
+def test_candidates_that_change_nothing_get_the_base_loss_exactly():
+    problem = problem_of("quantized")
+    candidates = candidates_for(problem.model, RowWise(2), scale=0.0)
+    losses = ModelObjective(problem, Incremental()).losses(candidates)
+    base = problem.loss(candidates.base, problem.buffers())
+    assert torch.equal(losses, base.detach().expand_as(losses))
+
+
+def test_a_genuine_fault_of_the_model_is_the_models_own_error():
+    def broken(self, x):
+        return self.b(x)
+
+    problem = problem_with(broken)
+    candidates = candidates_for(problem.model, RowWise(2))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        ModelObjective(problem, Incremental()).losses(candidates)
