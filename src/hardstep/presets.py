@@ -14,13 +14,17 @@ from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperat
 from hardstep.subspaces import Full, RowWise
 
 
-def general(steps: int, rank: int = 8) -> Settings:
+def general(steps: int, rank: int = 8, step_radius: float = 0.25) -> Settings:
     """Ours: cold, short steps that shrink over the run. A good start for any network.
 
     Nearly every row is saturated, so each particle goes toward its best direction by about
-    the step radius, however large the difference in loss; the scale of the loss hardly matters.
+    the step radius, however large the difference in loss. The temperature suits losses of
+    order one, such as cross-entropy.
     """
-    return Settings(subspace=RowWise(rank=rank), step_radius=Length(Cosine(0.25, 0.0075, steps)))
+    end = 0.03 * step_radius
+    return Settings(
+        subspace=RowWise(rank=rank), step_radius=Length(Cosine(step_radius, end, steps))
+    )
 
 
 def snn(steps: int) -> Settings:

@@ -240,7 +240,9 @@ def test_a_loss_that_is_no_number_is_refused_by_its_type(evaluator):
 
 
 @pytest.mark.parametrize(
-    "convert", [float, lambda loss: loss.numpy()[()], lambda loss: loss.reshape(1)], ids=str
+    "convert",
+    [float, lambda loss: loss.numpy()[()], lambda loss: loss.reshape(1)],
+    ids=["float", "numpy", "one-element"],
 )
 def test_a_loss_function_may_leave_torch_or_keep_a_dimension(convert):
     problem = problem_of("mlp")

@@ -65,7 +65,7 @@ def test_a_source_without_anything_to_search_is_refused(sentence):
 def test_settings_and_evaluator_of_another_kind_are_refused():
     with pytest.raises(ConfigError, match=r"settings must be Settings or a preset, got RowWise"):
         PolyStep(Net(), RowWise(rank=8))
-    with pytest.raises(ConfigError, match=r"evaluator must be an object such as Batched\(\), got"):
+    with pytest.raises(ConfigError, match=r"evaluator must be an object like Incremental\(\), got"):
         PolyStep(Net(), evaluator="batched")
 
 

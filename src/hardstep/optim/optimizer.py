@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from hardstep import seeds
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import (
-    Batched,
     Candidates,
     ClosureObjective,
     Evaluator,
     FunctionObjective,
+    Incremental,
     LossFunction,
     ModelObjective,
     Objective,
@@ -60,9 +60,9 @@ class PolyStep:
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
         self.seed = int(seed)
-        self.evaluator: Evaluator = evaluator if evaluator is not None else Batched()
+        self.evaluator: Evaluator = evaluator if evaluator is not None else Incremental()
         if not callable(getattr(self.evaluator, "losses", None)):
-            raise ConfigError(f"evaluator must be an object such as Batched(), got {evaluator!r}")
+            raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
         self.model = model if isinstance(model, nn.Module) else None
         self.tensors = trainable(model)
         layout = Layout(self.tensors)

@@ -22,8 +22,8 @@ TASKS = {
             title="spiking network, 64–128–10 LIF units, 15 time steps",
             data=digits,
             model=partial(hard.spiking_mlp, PIXELS, 128, 10),
-            settings=partial(presets.general, rank=4),
-            steps=150,
+            settings=partial(presets.general, rank=4, step_radius=0.2),
+            steps=200,
         ),
         Task(
             name="mlp",
@@ -46,8 +46,8 @@ TASKS = {
             title="64–64–64–10 with five-level staircase activations",
             data=digits,
             model=partial(hard.staircase_mlp, PIXELS, 64, 10),
-            settings=presets.general,
-            steps=120,
+            settings=partial(presets.general, step_radius=0.3),
+            steps=200,
         ),
         Task(
             name="argmax",
@@ -62,8 +62,8 @@ TASKS = {
             title="top-1 mixture of four experts, digits and their negatives",
             data=digits_and_negatives,
             model=partial(hard.moe_net, PIXELS, 64, 20),
-            settings=presets.general,
-            steps=120,
+            settings=partial(presets.general, rank=4),
+            steps=100,
         ),
     )
 }
