@@ -354,7 +354,7 @@ class Noisy(nn.Module):
         self.body[2].eval()
 
 
-@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=repr)
+@pytest.mark.parametrize("evaluator", [None, Batched(), OneByOne()], ids=repr)
 def test_modes_and_buffers_are_as_before_the_step(evaluator):
     model = Noisy()
     model.forward = model.body.forward
@@ -509,7 +509,9 @@ def test_the_memory_budget_changes_no_bit():
     assert torch.equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("evaluator", [Batched(tile=1), Batched(tile=7), OneByOne()], ids=repr)
+@pytest.mark.parametrize(
+    "evaluator", [Batched(), Batched(tile=1), Batched(tile=7), OneByOne()], ids=repr
+)
 def test_tiles_and_evaluators_change_a_result_by_rounding_at_most(evaluator):
     assert_close(run(evaluator=evaluator), run(), 1e-12)
 

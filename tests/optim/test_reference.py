@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hardstep import seeds
+from hardstep.evaluation import Batched
 from hardstep.geometry import Biased, Cube, Haar, Jitter, Mollifier, Orthoplex, Simplex
 from hardstep.optim import PolyStep, Reach, reference
 from hardstep.schedules import Cosine, Length, PowerDecay, TimesTemperature
@@ -164,13 +165,15 @@ LONGER = {
 }
 
 
+@pytest.mark.parametrize("evaluator", [None, Batched()], ids=["default", "batched"])
 @pytest.mark.parametrize("run", LONGER)
-def test_six_steps_equal_their_looped_twins(run):
+def test_six_steps_equal_their_looped_twins(run, evaluator):
     solver, subspace, rotation, activation = LONGER[run]
     chosen, weights = SOLVERS[solver]
     temperature, steps = Cosine(0.5, 0.2, steps=6), PowerDecay(0.7, 0.6)
     opt = PolyStep(
         Net(activation),
+        evaluator=evaluator,
         subspace=subspace,
         solver=chosen,
         rotation=rotation,

@@ -345,8 +345,9 @@ class PolyStep:
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Go on from a saved state; settings, seed and shapes must be the same."""
-        self._state = states.from_dict(saved, describe(self.settings), self.seed, self._like)
+        state = states.from_dict(saved, describe(self.settings), self.seed, self._like)
         self.subspace.load_state_dict(saved["subspace"])
+        self._state, self.report = state, None
 
 
 def _check_source(model: object) -> None:

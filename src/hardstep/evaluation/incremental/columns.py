@@ -1,7 +1,6 @@
 """Operations that keep a change within one column: a batch-long vector instead of a matrix."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,9 +48,7 @@ def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Cha
     if len(axes) != 1 or sizes != {shape[first.axis]}:
         return None  # different axes, or the changed axis is broadcast: not one column any more
 
-    def operand(leaf: Any) -> Any:
-        if not isinstance(leaf, Ref):
-            return leaf
+    def operand(leaf: Ref) -> Tensor:
         if leaf.index in aligned:
             return aligned[leaf.index].slices
         value = base(leaf.index)
@@ -62,7 +59,7 @@ def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Cha
             return value.movedim(first.axis, 0)
         return slices_of(value, first.axis, first.unit)
 
-    args, kwargs = torch.utils._pytree.tree_map(operand, (node.args, dict(node.kwargs)))
+    args, kwargs = node.filled(operand)
     return Column(first.axis, first.unit, node.func(*args, **kwargs))
 
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.utils._pytree import tree_map
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
@@ -219,13 +218,11 @@ class Walk:
         place = {index: n for n, index in enumerate(changed)}
 
         def call(*values: Tensor) -> Any:
-            def operand(leaf: Any) -> Any:
-                if not isinstance(leaf, Ref):
-                    return leaf
+            def operand(leaf: Ref) -> Tensor:
                 found = place.get(leaf.index)
                 return self.base(leaf.index) if found is None else values[found]
 
-            args, kwargs = tree_map(operand, (list(node.args), dict(node.kwargs)))
+            args, kwargs = node.filled(operand)
             if node.name == "native_batch_norm" and args[5]:
                 args[3:5] = None, None  # batch statistics: the running ones are only written
             return node.func(*args, **kwargs)

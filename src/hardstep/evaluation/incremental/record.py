@@ -5,7 +5,7 @@ functions) has become a small vocabulary of aten operations. The model runs as i
 nothing is traced symbolically, and branches on values are seen as reads of a value by Python.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,20 @@ class Node:
     kwargs: Mapping[str, Any]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]  # −1 for results that are not tensors
+
+    def filled(self, operand: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments and keyword arguments with something in place of every reference."""
+        args = [_filled(argument, operand) for argument in self.args]
+        return args, {name: _filled(value, operand) for name, value in self.kwargs.items()}
+
+
+def _filled(argument: Any, operand: Callable[[Ref], Any]) -> Any:
+    # A twentieth of the time of torch's tree_map, on arguments that are never deep.
+    if isinstance(argument, Ref):
+        return operand(argument)
+    if isinstance(argument, list | tuple):
+        return [_filled(item, operand) for item in argument]
+    return argument
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from hardstep.evaluation.incremental.changes import (
     Change,
@@ -74,16 +73,14 @@ def _apply(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) ->
     """Run the operation on the long batch."""
     ndim = max(base(index).dim() for index in node.inputs if index in env)
 
-    def operand(leaf: Any) -> Any:
-        if not isinstance(leaf, Ref):
-            return leaf
+    def operand(leaf: Ref) -> Tensor:
         value = base(leaf.index)
         rowed = value.dim() == ndim and value.shape[0] == pairs.num_rows
         if leaf.index in env or (rowed and node.name not in _TABLES):
             return as_rows(leaf.index, env, base, pairs)
         return value
 
-    args, kwargs = tree_map(operand, (list(node.args), dict(node.kwargs)))
+    args, kwargs = node.filled(operand)
     args = _resized(node, args, len(pairs.row))
     result = node.func(*args, **kwargs)
     outputs = result if isinstance(result, tuple | list) else (result,)
