@@ -42,7 +42,7 @@ SUBSPACE_RUNS = {
     "moe": Row((0.5, 0.5), (12, 4), (0.5, 0.5), RowWise(4), Biased()),
     "etth1": Row((10, 0.1), (5, 1), (10, 2), RowWise(8), momentum=(0.5, 0.95), reuse=3),
 }
-RL = Row((1.0, 0.1), (0.5, 0.5), (1.0, 1.0), Full(), particle_dim=2)
+RL = Row((1.0, 0.1), (0.5, 0.05), (1.0, 0.1), Full(), particle_dim=2)  # multiples of ε
 
 
 def maxsat_row(num_variables, reuse):

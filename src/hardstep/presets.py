@@ -107,8 +107,8 @@ def rl(steps: int = 200) -> Settings:
         subspace=Full(),
         polytope=Simplex(2),
         temperature=Cosine(1.0, 0.1, steps),
-        step_radius=Length(0.5),
-        probe_radius=Length(1.0),
+        step_radius=TimesTemperature(0.5),  # not scheduled, hence multiples of ε in the paper
+        probe_radius=TimesTemperature(1.0),
     )
 
 

@@ -28,13 +28,22 @@ def rastrigin(x):
     return (10 + x**2 - 10 * np.cos(2 * np.pi * x)).sum(axis=-1)
 
 
-WEIGHTS = np.logspace(0, 4, DIM)
+STEEP = np.logspace(0, 2, DIM)
 
 
-def staircase(x):
-    """A bowl over numbers rounded to multiples of 0.05, ten thousand times steeper along the
-    last axis than along the first: constant almost everywhere."""
-    return (WEIGHTS * (0.05 * np.floor(x / 0.05 + 0.5)) ** 2).sum(axis=-1)
+def steps(x):
+    """Sums of floors, a hundred times steeper along the last axis than along the first."""
+    return np.floor(STEEP * np.abs(x - 0.7)).sum(axis=-1)
+
+
+def rounded_bowl(x):
+    """A bowl over numbers rounded to multiples of 0.05, of condition 10,000."""
+    return (STEEP**2 * (0.05 * np.floor(x / 0.05 + 0.5)) ** 2).sum(axis=-1)
+
+
+def squared_steps(x):
+    """A bowl of condition 100 over distances rounded down to quarters."""
+    return (STEEP * np.floor(4 * np.abs(x - 0.7)) ** 2).sum(axis=-1)
 
 
 def found(f, start, max_evals, seeds=SEEDS):
@@ -48,22 +57,20 @@ def found(f, start, max_evals, seeds=SEEDS):
 # -- targets ------------------------------------------------------------------------------------
 
 
-def test_a_sphere_is_solved_to_nine_digits_in_20_000_evaluations():
-    assert found(sphere, np.full(DIM, 3.0), 20_000).max() <= 1e-9  # measured: below 1e-10
+def test_a_sphere_is_solved_to_twelve_digits_in_20_000_evaluations():
+    assert found(sphere, np.full(DIM, 3.0), 20_000).max() <= 1e-12  # measured: 1e-16
 
 
 @pytest.mark.slow
-def test_rosenbrock_falls_below_a_twentieth_in_60_000_evaluations():
-    assert found(rosenbrock, np.full(DIM, -1.0), 60_000).max() <= 0.05  # measured: 0.007 to 0.025
+def test_rosenbrock_falls_below_a_fiftieth_in_60_000_evaluations():
+    assert found(rosenbrock, np.full(DIM, -1.0), 60_000).max() <= 0.02  # measured: 0.007 to 0.009
 
 
 @pytest.mark.slow
 def test_rastrigin_falls_from_491_below_40_in_60_000_evaluations():
     start = np.full(DIM, 4.2)
     assert rastrigin(start) > 490
-    values = found(rastrigin, start, 60_000)  # measured over 12 seeds: median 28, worst 44
-    assert np.median(values) <= 40
-    assert values.max() <= 60
+    assert found(rastrigin, start, 60_000).max() <= 40  # measured: 18 to 25
 
 
 # -- rivals -------------------------------------------------------------------------------------
@@ -93,25 +100,35 @@ def spsa(f, starts, num_evals, a, c, rng):
     return np.minimum(best, f(x))
 
 
-def best_of_nine(rival, first, second, start, num_evals, num_seeds):
+def best_of_nine(f, rival, first, second, start, num_evals, num_seeds):
     """The lowest median over seeds among all pairs of the two settings."""
     pairs = np.array([(one, two) for one in first for two in second])
     settings = np.repeat(pairs, num_seeds, axis=0)
     starts = np.tile(start, (len(settings), 1))
     rng = np.random.default_rng(0)
-    losses = rival(staircase, starts, num_evals, *settings.T, rng)
+    losses = rival(f, starts, num_evals, *settings.T, rng)
     return np.median(losses.reshape(len(pairs), num_seeds), axis=1).min()
 
 
 @pytest.mark.slow
-def test_on_a_staircase_the_loss_is_at_most_half_of_random_search_and_spsa():
-    start, num_evals = 3.0 + 0.1 * np.arange(DIM) / DIM, 12_000
-    ours = np.median(found(staircase, start, num_evals, seeds=range(10)))
-    # Both grids have their best pair in the middle of the setting that matters most.
-    searched = best_of_nine(random_search, (0.03, 0.1, 0.3), (1, 0.1, 0.01), start, num_evals, 10)
-    followed = best_of_nine(spsa, (3e-4, 1e-3, 3e-3), (0.3, 1, 3), start, num_evals, 10)
-    assert ours <= 0.5 * searched  # measured: 23 against 72
-    assert ours <= 0.5 * followed  # measured: 23 against 151
+@pytest.mark.parametrize(
+    ("f", "num_evals", "gains"),
+    [
+        (steps, 1_500, (1e-3, 1e-2, 1e-1)),
+        (squared_steps, 1_500, (1e-4, 1e-3, 1e-2)),
+        (rounded_bowl, 6_000, (3e-4, 1e-3, 3e-3)),
+    ],
+)
+def test_on_a_staircase_the_loss_is_at_most_half_of_random_search_and_spsa(f, num_evals, gains):
+    """Ours is not tuned; each rival has the best of nine settings for this very function."""
+    start = 3.0 + 0.1 * np.arange(DIM) / DIM
+    ours = np.median(found(f, start, num_evals, seeds=range(10)))
+    searched = best_of_nine(
+        f, random_search, (0.03, 0.1, 0.3), (1, 0.1, 0.01), start, num_evals, 10
+    )
+    followed = best_of_nine(f, spsa, gains, (0.3, 1, 3), start, num_evals, 10)
+    assert ours <= 0.5 * searched
+    assert ours <= 0.5 * followed
 
 
 # -- the interface ------------------------------------------------------------------------------
@@ -128,10 +145,10 @@ def test_one_point_at_a_time_and_all_at_once_give_the_same_result():
     one = minimize(recording, start, max_evals=900, seed=4)
     assert shapes == {(5,)}
     all_ = minimize(recording, start, max_evals=900, seed=4, vectorized=True)
-    assert shapes == {(5,), (9, 5)}
+    assert shapes == {(5,), (1, 5), (9, 5)}
     assert np.array_equal(one.x, all_.x)
     assert (one.fun, one.nfev, one.nit) == (all_.fun, all_.nfev, all_.nit)
-    assert (one.nfev, one.nit) == (900, 100)
+    assert (one.nfev, one.nit) == (900, 90)  # 1 + 89 rounds of 9 and 1, and 9
     assert one.message == "budget of 900 evaluations used"
     assert one.success
 
@@ -155,7 +172,8 @@ def test_a_target_ends_the_search_and_decides_about_success():
     assert easy.nfev < 4000
     hopeless = minimize(sphere, np.ones(4), target=-1.0, max_evals=600)
     assert not hopeless.success
-    assert (hopeless.nfev, hopeless.message) == (600, "budget of 600 evaluations used")
+    assert 593 < hopeless.nfev <= 600
+    assert hopeless.message == "budget of 600 evaluations used"
 
 
 def test_no_point_leaves_the_bounds_and_an_optimum_on_one_is_found():
@@ -176,8 +194,9 @@ def test_no_point_leaves_the_bounds_and_an_optimum_on_one_is_found():
 
 def test_the_scale_is_the_radius_of_the_first_look():
     seen = []
-    minimize(lambda x: seen.append(x) or 0.0, [10.0, 20.0], scale=[0.1, 5.0], max_evals=3)
-    away = (np.array(seen) - [10.0, 20.0]) / [0.1, 5.0]
+    minimize(lambda x: seen.append(x) or 0.0, [10.0, 20.0], scale=[0.1, 5.0], max_evals=4)
+    assert seen[0].tolist() == [10.0, 20.0]
+    away = (np.array(seen[1:]) - [10.0, 20.0]) / [0.1, 5.0]
     np.testing.assert_allclose(np.linalg.norm(away, axis=1), 1.0, rtol=1e-12)
 
 
@@ -197,14 +216,19 @@ def test_a_function_without_a_finite_value_is_no_success():
     assert not result.success
     assert math.isnan(result.fun)
     assert result.message == "no finite value was found"
-    assert result.nfev == 60
+    assert 50 < result.nfev <= 60
     assert result.x.tolist() == [0.0, 1.0, 2.0]
 
 
-def test_a_budget_below_one_step_is_no_success_and_the_message_says_why():
-    result = minimize(sphere, np.zeros(20), max_evals=29)
-    assert (result.success, result.nfev) == (False, 0)
-    assert result.message == "budget of 29 evaluations is less than a step of 30"
+def test_a_budget_below_one_step_still_scores_the_start():
+    result = minimize(sphere, np.full(20, 2.0), max_evals=29)
+    assert (result.success, result.nfev, result.nit, result.fun) == (True, 1, 0, 80.0)
+
+
+def test_the_result_is_never_worse_than_the_start():
+    for seed in range(5):
+        result = minimize(lambda x: np.abs(x).sum(), np.zeros(4), max_evals=100, seed=seed)
+        assert result.fun == 0.0
 
 
 VALUES = {
@@ -221,7 +245,7 @@ def test_a_function_that_returns_no_number_is_refused(sentence):
 
 
 def test_a_vectorized_function_that_returns_too_little_is_refused():
-    with pytest.raises(ObjectiveError, match=r"return \(6,\) values for points \(6, 4\), got \(\)"):
+    with pytest.raises(ObjectiveError, match=r"return \(1,\) values for points \(1, 4\), got \(\)"):
         minimize(lambda x: x.sum(), np.zeros(4), vectorized=True)
 
 

@@ -1,6 +1,6 @@
 """The optimizer and what it is made of."""
 
-from hardstep.optim.ask_tell import AskTell
+from hardstep.optim.ask_tell import AskTell, SuccessRadius
 from hardstep.optim.minimization import MinimizeResult, minimize
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.report import StepReport
@@ -21,6 +21,7 @@ __all__ = [
     "Rule",
     "Settings",
     "StepReport",
+    "SuccessRadius",
     "WeightDecay",
     "advance",
     "minimize",

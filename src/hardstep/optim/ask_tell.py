@@ -1,11 +1,16 @@
 """PolyStep for functions of a vector: ask for points, tell what they cost.
 
-The vector is searched in the full space, in units of `scale` (a quarter of the bounds' width
-where there are bounds). Costs are standardized and both radii shrink geometrically over the
-budget, so the scale of the function does not matter.
+The vector is searched in the full space, in units of a radius that follows success. Each
+round has two generations: the probes around the current point, then the one point that the
+step leads to. If that is no worse, the search moves there and the radius grows; if it is, the
+search stays (or takes the best probe), forgets its momentum, and the radius shrinks. Where
+nothing within reach makes a difference, the radius doubles. Once it has vanished, the search
+starts again from the best point with a wide radius, free to go uphill once, until the budget
+is used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,35 +22,47 @@ from hardstep.geometry import Simplex
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.rules import Momentum, PlanReuse
 from hardstep.optim.settings import Settings
-from hardstep.schedules import Geometric, Length
+from hardstep.optim.variables import Bounds, Vector, variables
+from hardstep.schedules import Length
 from hardstep.solvers import RowSoftmax, Standardized
 from hardstep.subspaces import Full
 
-Vector = NDArray[np.float64]
-Bounds = Sequence[tuple[float, float]]
-
 EVALS_PER_DIM = 1_000  # default budget
+SMALLEST, LARGEST = 1e-8, 1e6  # of the radius, in units of the scale
+HOPS = 4  # restarts begin with radii 2, 4, 8, 1, 2, … times the scale
 
 
 class Best(NamedTuple):
-    """The best point told so far."""
+    """A point and its loss."""
 
     x: Vector
     loss: float
 
 
-def search_settings(dim: int, max_evals: int, particle_dim: int = 2) -> Settings:
-    """Defaults for black boxes, in units where the search starts with radius 1."""
-    particle_dim = min(particle_dim, dim)
-    per_step = -(-dim // particle_dim) * (particle_dim + 1)
-    steps = max(1, max_evals // per_step)
+@dataclass(frozen=True, slots=True)
+class SuccessRadius:
+    """How the radius follows success."""
+
+    grow: float = 1.2
+    shrink: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not (self.grow >= 1 > self.shrink > 0):
+            raise ConfigError(
+                "SuccessRadius: grow must be at least 1 and shrink between 0 and 1, got "
+                f"{self.grow} and {self.shrink}"
+            )
+
+
+def search_settings(dim: int, particle_dim: int = 2) -> Settings:
+    """Defaults for black boxes, in units of the radius: probes and targets at distance 1."""
     return Settings(
         subspace=Full(),
-        polytope=Simplex(particle_dim),
+        polytope=Simplex(min(particle_dim, dim)),
         solver=Standardized(RowSoftmax()),
-        temperature=1.0,
-        step_radius=Length(Geometric(0.5, 0.5e-5, steps)),
-        probe_radius=Length(Geometric(2.0, 2e-5, steps)),
+        temperature=0.5,
+        step_radius=Length(1.0),
+        probe_radius=Length(2.0),
         rules=(Momentum(0.8),),
     )
 
@@ -56,11 +73,14 @@ class AskTell:
     Args:
         dim: Number of variables; may be left out if `x0` or `bounds` is given.
         x0: Where to start; the middle of the bounds, or zero.
-        scale: Starting radius where there are no bounds, a number or one per variable.
+        scale: Starting radius where there are no bounds, a number or one per variable; with
+            bounds it is a quarter of their width.
         bounds: A (low, high) pair per variable; points never leave it. Infinite ends are fine.
-        max_evals: Budget that the radii shrink over; 1,000 per variable by default.
+        max_evals: Budget, 1,000 per variable by default.
         target: `should_stop` once a loss is at most this.
-        settings: Instead of the defaults; lengths are in units of the scale.
+        settings: Plain PolyStep with these instead of the defaults, in units of the scale:
+            every generation is one step, and the radius stays unless `radius` is given too.
+        radius: How the radius follows success.
         seed: Fixes every random draw.
     """
 
@@ -74,27 +94,32 @@ class AskTell:
         max_evals: int | None = None,
         target: float | None = None,
         settings: Settings | None = None,
+        radius: SuccessRadius | None = None,
         seed: int = 0,
     ) -> None:
-        self.dim = _dimension(dim, x0, bounds)
-        self._low, self._high = _box(bounds, self.dim)
-        self._scale = _scales(scale, self._low, self._high)
+        self._variables = variables(dim, x0, scale, bounds)
+        self.dim = len(self._variables.start)
         self.max_evals = EVALS_PER_DIM * self.dim if max_evals is None else int(max_evals)
         if self.max_evals < 1:
             raise ConfigError(f"AskTell: max_evals must be at least 1, got {max_evals}")
         self.target = target
-        self._origin = _start(x0, self._low, self._high)
-        self._units = torch.zeros(self.dim, dtype=torch.float64)  # (x − origin) / scale
-        chosen = settings or search_settings(self.dim, self.max_evals)
+        self._follow = radius if settings or radius else SuccessRadius()
+        chosen = settings or search_settings(self.dim)
         if any(isinstance(rule, PlanReuse) for rule in chosen.rules):
             raise ConfigError("AskTell: PlanReuse has no meaning between ask and tell; drop it")
+        self._units = torch.zeros(self.dim, dtype=torch.float64)  # (x − center) / radius
         self.optimizer = PolyStep({"x": self._units}, chosen, seed=seed)
-        self.best = Best(self._origin.copy(), np.inf)
+        self.radius = 1.0  # in units of the scale
+        self.restarts = 0
         self.evaluations = 0
-        self._new_generation()
+        self.best = Best(self._variables.start.copy(), np.inf)
+        self._center = Best(self._variables.start.copy(), np.nan)
+        self._probe = self.best  # best probe of this round
+        self._checking = self._follow is not None
+        self._new_generation(self._variables.start if self._checking else None)
 
     def __len__(self) -> int:
-        """Points per generation."""
+        """Points of this generation."""
         return len(self._points)
 
     @property
@@ -128,54 +153,105 @@ class AskTell:
             raise ObjectiveError("tell: some points were told already; see `pending`")
         self._losses[where], self._told[where] = values, True
         self.evaluations += len(where)
-        self._note_best(where)
         while self._told.all():  # a generation whose rows are all remembered has no points
             self._finish_generation()
+        self._note_best()
 
     def should_stop(self) -> bool:
         """Whether the target is met, or the next generation would exceed the budget."""
         met = self.target is not None and self.best.loss <= self.target
         return met or self.evaluations + len(self.pending) > self.max_evals
 
-    def _note_best(self, where: NDArray[np.intp]) -> None:
-        finite = where[np.isfinite(self._losses[where])]
-        if len(finite):
-            winner = finite[np.argmin(self._losses[finite])]
-            if self._losses[winner] < self.best.loss:
-                self.best = Best(self._points[winner].copy(), float(self._losses[winner]))
+    # -- generations --------------------------------------------------------------------------
+
+    def _note_best(self) -> Best:
+        """The best point of this generation so far; the best of all follows it."""
+        known = np.flatnonzero(np.isfinite(self._losses))
+        if not len(known):
+            return Best(self._center.x, np.inf)
+        winner = known[np.argmin(self._losses[known])]
+        found = Best(self._points[winner].copy(), float(self._losses[winner]))
+        self.best = min(self.best, found, key=lambda best: best.loss)
+        return found
 
     def _finish_generation(self) -> None:
-        shape = self._proposal.probes.shape[:3]
+        found = self._note_best()
+        if self._checking:
+            value = float(self._losses[0])
+            self._accept(Best(self._points[0], value if np.isfinite(value) else np.inf))
+            self._checking = False
+            self._new_generation()
+            return
         losses = self._proposal.remembered.clone()
-        told = torch.from_numpy(self._losses).reshape(-1, *shape[1:])
+        told = torch.from_numpy(self._losses).reshape(-1, *losses.shape[1:])
         losses[self._proposal.rows] = told
         self.optimizer.advance(self._proposal, losses)
-        self._units.copy_(torch.from_numpy((self.mean - self._origin) / self._scale))
-        self._new_generation()
+        landed = self.mean
+        if self._follow is None:  # plain steps: stay within the bounds and go on
+            step = (landed - self._center.x) / (self.radius * self._variables.scale)
+            self._units.copy_(torch.from_numpy(step))
+            self._new_generation()
+            return
+        self._probe = found
+        self._units.zero_()
+        if np.array_equal(landed, self._center.x):  # nothing within reach makes a difference
+            self.radius = min(2 * self.radius, LARGEST)
+            self._new_generation()
+        else:
+            self._checking = True
+            self._new_generation(landed)
 
-    def _new_generation(self) -> None:
-        self._proposal = self.optimizer.propose()
-        candidates = self.optimizer.candidates(self._proposal)
-        units = [candidates.stacked(span)["x"] for span in candidates.spans()]
-        points = torch.cat(units).numpy() if units else np.empty((0, self.dim))
-        self._points = self._to_x(points)
+    def _accept(self, trial: Best) -> None:
+        """Move to a point that is no worse, or stay and look closer."""
+        assert self._follow is not None
+        if np.isnan(self._center.loss):  # the start
+            self._center = trial
+        elif trial.loss <= self._center.loss:
+            self._center = trial
+            self.radius = min(self._follow.grow * self.radius, LARGEST)
+        else:
+            self._center = min(self._center, self._probe, key=lambda best: best.loss)
+            self.radius *= self._follow.shrink
+            self.optimizer.forget()
+        if self.radius < SMALLEST:
+            self._restart()
+
+    def _restart(self) -> None:
+        """Hop out of a finished basin: wide again, and free to go uphill once."""
+        self.restarts += 1
+        self.radius = min(2.0 ** (self.restarts % HOPS), LARGEST)
+        self._center = Best(self.best.x.copy(), np.inf)
+
+    def _new_generation(self, point: Vector | None = None) -> None:
+        """Ask about one point, or about the probes of the next step."""
+        if point is not None:
+            self._points = point[None].copy()
+        else:
+            self._proposal = self.optimizer.propose()
+            candidates = self.optimizer.candidates(self._proposal)
+            units = [candidates.stacked(span)["x"] for span in candidates.spans()]
+            self._points = self._to_x(
+                torch.cat(units).numpy() if units else np.empty((0, self.dim))
+            )
         self._losses = np.full(len(self._points), np.nan)
         self._told = np.zeros(len(self._points), dtype=bool)
 
     def _to_x(self, units: Vector) -> Vector:
-        return np.clip(self._origin + self._scale * units, self._low, self._high)
+        return self._variables.clip(self._center.x + self.radius * self._variables.scale * units)
 
-    def _variables(self) -> torch.Tensor:
-        """What units mean."""
-        return torch.from_numpy(np.stack([self._origin, self._scale, self._low, self._high]))
+    # -- saving -------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, half-told generations included."""
+        points = {"best": self.best, "center": self._center, "probe": self._probe}
         return {
             "optimizer": self.optimizer.state_dict(),
-            "variables": self._variables(),
+            "variables": self._variables.as_tensor(),
             "units": self._units.clone(),
-            "best": [torch.from_numpy(self.best.x.copy()), self.best.loss],
+            **{name: [torch.from_numpy(p.x.copy()), p.loss] for name, p in points.items()},
+            "radius": self.radius,
+            "restarts": self.restarts,
+            "checking": torch.from_numpy(self._points.copy()) if self._checking else None,
             "evaluations": self.evaluations,
             "losses": torch.from_numpy(self._losses.copy()),
             "told": torch.from_numpy(self._told.copy()),
@@ -187,60 +263,19 @@ class AskTell:
         Raises:
             CheckpointError: It belongs to another search.
         """
-        if not torch.equal(saved["variables"], self._variables()):
+        if not torch.equal(saved["variables"], self._variables.as_tensor()):
             raise CheckpointError(
                 "AskTell: the state was saved with another x0, scale or bounds; build the search "
                 "with the same ones"
             )
         self.optimizer.load_state_dict(saved["optimizer"])
         self._units.copy_(saved["units"])
-        self.best = Best(saved["best"][0].numpy().copy(), float(saved["best"][1]))
-        self.evaluations = int(saved["evaluations"])
-        self._new_generation()
+        self.best, self._center, self._probe = (
+            Best(saved[name][0].numpy().copy(), float(saved[name][1]))
+            for name in ("best", "center", "probe")
+        )
+        self.radius, self.evaluations = float(saved["radius"]), int(saved["evaluations"])
+        self.restarts = int(saved["restarts"])
+        self._checking = saved["checking"] is not None
+        self._new_generation(saved["checking"][0].numpy() if self._checking else None)
         self._losses, self._told = saved["losses"].numpy().copy(), saved["told"].numpy().copy()
-
-
-def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> int:
-    sizes = {
-        name: size
-        for name, size in (
-            ("dim", dim),
-            ("x0", None if x0 is None else np.asarray(x0).size),
-            ("bounds", None if bounds is None else len(bounds)),
-        )
-        if size is not None
-    }
-    if len(set(sizes.values())) != 1 or min(sizes.values()) < 1:
-        raise ConfigError(f"AskTell: need one number of variables, got {sizes or 'nothing'}")
-    return int(next(iter(sizes.values())))
-
-
-def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
-    if bounds is None:
-        return np.full(dim, -np.inf), np.full(dim, np.inf)
-    pairs = np.asarray(bounds, dtype=np.float64)
-    if pairs.shape != (dim, 2):
-        raise ConfigError(
-            f"AskTell: bounds must be a (low, high) pair per variable, got shape {pairs.shape}"
-        )
-    if not (pairs[:, 0] < pairs[:, 1]).all():
-        raise ConfigError(f"AskTell: every bound must have low < high, got {pairs.tolist()}")
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _scales(scale: ArrayLike, low: Vector, high: Vector) -> Vector:
-    given = np.broadcast_to(np.asarray(scale, dtype=np.float64), low.shape)
-    if not ((given > 0) & np.isfinite(given)).all():
-        raise ConfigError(f"AskTell: scale must be > 0 and finite, got {given.tolist()}")
-    return np.where(np.isfinite(high - low), (high - low) / 4, given)
-
-
-def _start(x0: ArrayLike | None, low: Vector, high: Vector) -> Vector:
-    if x0 is None:
-        with np.errstate(invalid="ignore"):
-            middle = (low + high) / 2
-        return np.where(np.isfinite(middle), middle, np.clip(0.0, low, high))
-    start = np.asarray(x0, dtype=np.float64).reshape(-1).copy()
-    if not ((start >= low) & (start <= high) & np.isfinite(start)).all():
-        raise ConfigError(f"AskTell: x0 must be finite and within the bounds, got {start.tolist()}")
-    return start

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation.blackbox import as_number
-from hardstep.optim.ask_tell import AskTell, Bounds, Vector
+from hardstep.optim.ask_tell import AskTell
 from hardstep.optim.settings import Settings
+from hardstep.optim.variables import Bounds, Vector
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ def minimize(
         scale: Starting radius of the search where there are no bounds.
         maximize: Look for the largest value instead; `fun` and `target` keep f's sign.
         vectorized: Whether f takes many points at once.
-        max_evals: Budget; 1,000 evaluations per variable by default. Smaller budgets search
-            with the same radii in fewer steps.
+        max_evals: Budget; 1,000 evaluations per variable by default.
         target: Stop once f is at least this good.
-        settings: Instead of `search_settings`.
+        settings: Plain PolyStep steps with these, instead of a search whose radius follows
+            success (see `AskTell`).
         seed: Fixes every random draw.
     """
     sign = -1.0 if maximize else 1.0
@@ -82,9 +83,7 @@ def minimize(
 def _result(search: AskTell, sign: float) -> MinimizeResult:
     found = bool(np.isfinite(search.best.loss))
     met = search.target is None or search.best.loss <= search.target
-    if search.evaluations == 0:
-        message = f"budget of {search.max_evals} evaluations is less than a step of {len(search)}"
-    elif not found:
+    if not found:
         message = "no finite value was found"
     elif search.target is not None and met:
         message = "target reached"

@@ -334,7 +334,11 @@ class PolyStep:
         )
         absorbs = any(rule.absorbs(step) for rule in self.settings.rules)
         if self.subspace.commit(step, flat) or absorbs:
-            self._state = states.forget(self._state, self.settings.rules)
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop what is remembered of past moves: velocities, averages, directions, potentials."""
+        self._state = states.forget(self._state, self.settings.rules)
 
     # -- saving -----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ def _share_places(costs: Tensor, threshold: Tensor, places: int) -> Tensor:
     """Weights of the `places` best vertices, given the cost of the last of them, (P, 1)."""
     below, level = costs < threshold, costs == threshold
     left = places - below.sum(dim=1, keepdim=True)
-    tied = (left / level.sum(dim=1, keepdim=True)).to(costs.dtype)
+    tied = left.to(costs.dtype) / level.sum(dim=1, keepdim=True)
     weights = torch.where(level, tied, below.to(costs.dtype))
     return weights.div_(places * costs.shape[0])
 

@@ -31,8 +31,8 @@ class Standardized(Solver):
     def solve(self, costs: Tensor, temperature: float, warm: Potentials | None = None) -> Plan:
         """The inner plan of standardized costs; constant costs stay constant."""
         check_problem("Standardized", costs, temperature)
-        # Shift by the minimum and scale by the range first: sums of huge costs overflow.
-        shifted = costs - costs.amin(dim=1, keepdim=True)
+        halved = costs / 2  # the range of huge costs would overflow
+        shifted = halved - halved.amin(dim=1, keepdim=True)
         largest = shifted.amax()
         if not bool(largest > 0):
             return self.inner.solve(shifted, temperature, warm)

@@ -1,0 +1,90 @@
+"""The variables of a black-box function: where they start, their scale and their bounds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from hardstep.errors import ConfigError
+
+Vector = NDArray[np.float64]
+Bounds = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """All of shape (dim,)."""
+
+    start: Vector
+    scale: Vector
+    low: Vector
+    high: Vector
+
+    def clip(self, x: Vector) -> Vector:
+        """The nearest point within the bounds."""
+        return np.clip(x, self.low, self.high)
+
+    def as_tensor(self) -> torch.Tensor:
+        """Everything in one tensor, to be saved and compared."""
+        return torch.from_numpy(np.stack([self.start, self.scale, self.low, self.high]))
+
+
+def variables(
+    dim: int | None, x0: ArrayLike | None, scale: ArrayLike, bounds: Bounds | None
+) -> Variables:
+    """What the user's arguments amount to.
+
+    Raises:
+        ConfigError: They contradict each other, or make no sense.
+    """
+    size = _dimension(dim, x0, bounds)
+    low, high = _box(bounds, size)
+    return Variables(_start(x0, low, high), _scales(scale, low, high), low, high)
+
+
+def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> int:
+    sizes = {
+        name: size
+        for name, size in (
+            ("dim", dim),
+            ("x0", None if x0 is None else np.asarray(x0).size),
+            ("bounds", None if bounds is None else len(bounds)),
+        )
+        if size is not None
+    }
+    if len(set(sizes.values())) != 1 or min(sizes.values()) < 1:
+        raise ConfigError(f"AskTell: need one number of variables, got {sizes or 'nothing'}")
+    return int(next(iter(sizes.values())))
+
+
+def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
+    if bounds is None:
+        return np.full(dim, -np.inf), np.full(dim, np.inf)
+    pairs = np.asarray(bounds, dtype=np.float64)
+    if pairs.shape != (dim, 2):
+        raise ConfigError(
+            f"AskTell: bounds must be a (low, high) pair per variable, got shape {pairs.shape}"
+        )
+    if not (pairs[:, 0] < pairs[:, 1]).all():
+        raise ConfigError(f"AskTell: every bound must have low < high, got {pairs.tolist()}")
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _scales(scale: ArrayLike, low: Vector, high: Vector) -> Vector:
+    given = np.broadcast_to(np.asarray(scale, dtype=np.float64), low.shape)
+    if not ((given > 0) & np.isfinite(given)).all():
+        raise ConfigError(f"AskTell: scale must be > 0 and finite, got {given.tolist()}")
+    return np.where(np.isfinite(high - low), (high - low) / 4, given)
+
+
+def _start(x0: ArrayLike | None, low: Vector, high: Vector) -> Vector:
+    if x0 is None:
+        with np.errstate(invalid="ignore"):
+            middle = (low + high) / 2
+        return np.where(np.isfinite(middle), middle, np.clip(0.0, low, high))
+    start = np.asarray(x0, dtype=np.float64).reshape(-1).copy()
+    if not ((start >= low) & (start <= high) & np.isfinite(start)).all():
+        raise ConfigError(f"AskTell: x0 must be finite and within the bounds, got {start.tolist()}")
+    return start
