@@ -11,6 +11,7 @@ from hardstep.evaluation.base import (
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.goals import goal_of
 from hardstep.evaluation.incremental import Incremental
 from hardstep.evaluation.isolation import isolated
 from hardstep.evaluation.onebyone import OneByOne
@@ -29,5 +30,6 @@ __all__ = [
     "Problem",
     "Span",
     "call_model",
+    "goal_of",
     "isolated",
 ]

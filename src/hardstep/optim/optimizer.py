@@ -16,14 +16,11 @@ from hardstep import seeds
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import (
     Candidates,
-    ClosureObjective,
     Evaluator,
-    FunctionObjective,
     Incremental,
     LossFunction,
-    ModelObjective,
     Objective,
-    Problem,
+    goal_of,
 )
 from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
@@ -86,7 +83,7 @@ class PolyStep:
 
     @property
     def num_particles(self) -> int:
-        """P."""
+        """The number of particles, P."""
         return self.particles.num_particles
 
     @property
@@ -106,7 +103,7 @@ class PolyStep:
 
     @property
     def coordinates(self) -> Tensor:
-        """Z since the start or the last absorb, (n,)."""
+        """The coordinates z since the start or the last absorb, (n,)."""
         return self.particles.to_coordinates(self._state.coordinates)
 
     # -- one step ---------------------------------------------------------------------------
@@ -132,7 +129,7 @@ class PolyStep:
         """
         started = time.perf_counter()
         before = self.evaluations
-        goal = self._objective(inputs, target, loss_fn, batched, objective)
+        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
         if not self._coast(goal):
             proposal = self.propose()
             self.advance(proposal, self._evaluate(proposal, goal))
@@ -179,7 +176,7 @@ class PolyStep:
         objective: Objective | None = None,
     ) -> Tensor:
         """The losses of a proposal's probes, (P, V, K); arguments as for `step`."""
-        goal = self._objective(inputs, target, loss_fn, batched, objective)
+        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
         return self._evaluate(proposal, goal)
 
     def advance(self, proposal: Proposal, losses: Tensor) -> float:
@@ -253,34 +250,6 @@ class PolyStep:
         step_radius = length_at("step_radius", self.settings.step_radius, step, temperature)
         probe_radius = length_at("probe_radius", self.settings.probe_radius, step, temperature)
         return temperature, Reach(step_radius, probe_radius, self.settings.num_probes)
-
-    def _objective(
-        self,
-        inputs: Any,
-        target: Any,
-        loss_fn: LossFunction | None,
-        batched: Callable[[dict[str, Tensor]], Any] | None,
-        objective: Objective | None,
-    ) -> Objective:
-        batch = any(part is not None for part in (inputs, target, loss_fn))
-        given = [batch, batched is not None, objective is not None]
-        if sum(given) != 1:
-            raise ConfigError(
-                "step takes exactly one of (inputs, target, loss_fn), a closure, batched= and "
-                f"objective=, got {sum(given)} of them"
-            )
-        if objective is not None:
-            return objective
-        if batched is not None:
-            return FunctionObjective(batched)
-        if callable(inputs) and target is None and loss_fn is None:
-            return ClosureObjective(inputs, self.model)
-        if self.model is None or inputs is None or loss_fn is None:
-            raise ConfigError(
-                "step(inputs, target, loss_fn) needs a model, inputs and a loss function; for "
-                "plain tensors use a closure, batched= or objective="
-            )
-        return ModelObjective(Problem(self.model, inputs, target, loss_fn), self.evaluator)
 
     def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
         self._find_tensors()
