@@ -12,7 +12,7 @@ import torch
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sparse
 
 from .random_models import draw
-from .test_incremental import check
+from .test_incremental import check_losses
 
 SUBSPACES = (
     RowWise(2),
@@ -32,7 +32,7 @@ def main() -> None:
     notes, parts, ties = collections.Counter(), collections.Counter(), 0
     for seed in range(first, first + count):
         problem, names = draw(seed)
-        evaluator, num_ties = check(problem, names, SUBSPACES[seed % 7], torch.float64)
+        evaluator, num_ties = check_losses(problem, names, SUBSPACES[seed % 7], torch.float64)
         ties += num_ties
         notes.update(evaluator.notes.values())
         parts.update(set(names))

@@ -29,7 +29,7 @@ def compare(problem, subspace, dtype):
     return candidates, found, (difference > tolerance).nonzero().flatten().tolist(), evaluator
 
 
-def check(problem, names, subspace, dtype):
+def check_losses(problem, names, subspace, dtype):
     """Losses agree; a loss that does not must be a proven tie."""
     candidates, found, wrong, evaluator = compare(problem, subspace, dtype)
     for number in wrong:
@@ -42,13 +42,13 @@ def check(problem, names, subspace, dtype):
 def test_random_models_get_the_losses_of_plain_forward_passes(seed):
     problem, names = draw(seed)
     subspace = SUBSPACES[seed % len(SUBSPACES)]
-    check(problem, names, subspace, torch.float64)
+    check_losses(problem, names, subspace, torch.float64)
 
 
 @pytest.mark.parametrize("seed", range(60, 90))
 def test_random_models_in_single_precision(seed):
     problem, names = draw(seed, torch.float32)
-    check(problem, names, RowWise(2), torch.float32)
+    check_losses(problem, names, RowWise(2), torch.float32)
 
 
 def test_most_random_models_are_followed_and_every_part_is_drawn():

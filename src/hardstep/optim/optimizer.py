@@ -25,7 +25,7 @@ from hardstep.evaluation import (
 from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
 from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
-from hardstep.optim.rules import AdaptiveProbes, Context, PlanReuse
+from hardstep.optim.rules import Context
 from hardstep.optim.settings import Settings, describe
 from hardstep.optim.step import Proposal, Reach, advance, propose
 from hardstep.schedules import length_at, temperature_at
@@ -161,8 +161,7 @@ class PolyStep:
             )
         proposal = propose(at, directions, reach, temperature, probe_jitter, step_jitter)
         for rule, memory in zip(self.settings.rules, state.rules, strict=True):
-            if isinstance(rule, AdaptiveProbes):
-                proposal = rule.recall(proposal, memory)
+            proposal = rule.recall(proposal, memory)
         return proposal
 
     def evaluate(
@@ -202,9 +201,7 @@ class PolyStep:
         context = Context(proposal.step, move.transport_cost, self._weights)
         for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
             displacement, memory = rule.shape(displacement, memory, context)
-            if isinstance(rule, AdaptiveProbes):
-                memory = rule.remember(proposal, known, memory)
-            memories.append(memory)
+            memories.append(rule.remember(proposal, known, memory))
         self._state = self._state._replace(
             rules=tuple(memories),
             potentials=move.plan.potentials,
@@ -271,7 +268,7 @@ class PolyStep:
     def _coast(self, goal: Objective) -> bool:
         """Try to answer the step from a previous plan; false if a solve is needed."""
         for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
-            if not isinstance(rule, PlanReuse) or not rule.coasting(memory, self.steps):
+            if not rule.coasting(memory, self.steps):
                 continue
             nowhere = torch.zeros_like(self._like[:1])[:, None, None]
             here = self._candidates_at(torch.zeros(1).long(), nowhere)

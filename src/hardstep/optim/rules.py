@@ -1,14 +1,13 @@
 """Rules that shape a move after the plan has proposed it, chained in the order given.
 
 A rule is a setting plus a state (a dict of tensors): `init` makes the state, `shape` turns
-(move, state) into (move, state). Three rules do more than shape: plan reuse can answer a step
-without a solve (`coast`), adaptive probes can answer rows without evaluations (`recall`), and
-absorb makes everything forget (`absorbs`).
+(move, state) into (move, state). A rule may do more: answer a step without a solve (`coast`),
+answer rows without evaluations (`recall`, `remember`), make everything forget (`absorbs`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +30,8 @@ class Context(NamedTuple):
 class Rule:
     """A rule that does nothing; the others override what they need."""
 
+    reuses: ClassVar[bool] = False  # old losses or plans stand in for new ones: no jitter
+
     def init(self, move: Tensor) -> RuleState:
         """The state before the first move, for moves shaped like `move` (P, d_p)."""
         del move
@@ -45,6 +46,26 @@ class Rule:
         """Whether everything remembered is dropped after this step."""
         del step
         return False
+
+    def coasting(self, state: RuleState, step: int) -> bool:
+        """Whether the rule can answer this step for the price of one loss."""
+        del state, step
+        return False
+
+    def coast(self, state: RuleState, step: int, loss: float) -> Tensor | None:
+        """The move of such a step, given the loss at the parameters; nothing to solve instead."""
+        del state, step, loss
+        return None
+
+    def recall(self, proposal: Proposal, state: RuleState) -> Proposal:
+        """The proposal with the rows that the rule can answer taken out of `rows`."""
+        del state
+        return proposal
+
+    def remember(self, proposal: Proposal, losses: Tensor, state: RuleState) -> RuleState:
+        """The state after a solve whose losses (P, V, K) are known."""
+        del proposal, losses
+        return state
 
 
 def _fraction(name: str, value: float) -> None:
@@ -105,6 +126,8 @@ class PlanReuse(Rule):
     ema: float = 0.7
     limit: float = 1.5
 
+    reuses: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ConfigError(f"PlanReuse: every must be at least 1, got {self.every}")
@@ -161,6 +184,8 @@ class AdaptiveProbes(Rule):
 
     tolerance: float = 1e-4
     max_age: int = 3
+
+    reuses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.tolerance < 0:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from hardstep.errors import ConfigError
 from hardstep.geometry import Haar, Jitter, Polytope, Rotation, Simplex
-from hardstep.optim.rules import AdaptiveProbes, PlanReuse, Rule
+from hardstep.optim.rules import Rule
 from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
 from hardstep.solvers import RowSoftmax, Solver
 from hardstep.subspaces import RowWise, Subspace
@@ -75,7 +75,7 @@ class Settings:
         if len(set(kinds)) < len(kinds):
             raise ConfigError(f"rules: each kind may appear once, got {', '.join(kinds)}")
         jittered = self.jitter.probe is not None or self.jitter.step is not None
-        reuses = [k for k in kinds if k in (PlanReuse.__name__, AdaptiveProbes.__name__)]
+        reuses = [type(rule).__name__ for rule in self.rules if rule.reuses]
         if jittered and reuses:
             raise ConfigError(
                 f"{reuses[0]} cannot be combined with jitter, whose noise it would read as a "
