@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hardstep.cli import results
 from hardstep.cli import train as command
 from hardstep.training import checkpoints
 
@@ -160,3 +161,15 @@ def test_version_is_printed():
     import hardstep as package
 
     assert hardstep("--version").stdout.strip() == package.__version__
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_printed_commands_can_be_typed_as_they_are(tmp_path, monkeypatch, on_path):
+    script = tmp_path / "venv" / "bin" / "hardstep"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script), "train"])
+    monkeypatch.setenv("PATH", str(script.parent) if on_path else str(tmp_path))
+    assert results.program() == ("hardstep" if on_path else "venv/bin/hardstep")

@@ -1,8 +1,11 @@
 """Where a result came from: versions, machine, command."""
 
+import os
 import platform
+import shutil
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +23,15 @@ def provenance() -> dict[str, Any]:
         "command": " ".join(["hardstep", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def program() -> str:
+    """How to call this program again from here: its name, or its path if it is not on PATH."""
+    called = Path(sys.argv[0])
+    found = shutil.which("hardstep")
+    if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
+        return "hardstep"
+    return os.path.relpath(called)
 
 
 def _processor() -> str:

@@ -116,7 +116,7 @@ def _resumed_steps(options: TrainOptions, folder: Path) -> int:
 
 def _resume_line(meta: dict[str, Any], folder: Path) -> str:
     return (
-        f"hardstep train {meta.get('task')} --data {meta.get('data')} "
+        f"{results.program()} train {meta.get('task')} --data {meta.get('data')} "
         f"--seed {meta.get('seed')} --out {folder} --resume"
     )
 
@@ -191,7 +191,7 @@ def _report(result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
         f"{result['selected_step']} of {result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s ({rate:,.0f}/s)",
         **paths,
-        "score again": f"hardstep evaluate {folder / CHECKPOINT}",
+        "score again": f"{results.program()} evaluate {folder / CHECKPOINT}",
         "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
     }
     for name, text in rows.items():
