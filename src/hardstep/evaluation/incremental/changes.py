@@ -7,10 +7,14 @@
 A value without a change is shared by all candidates. Conversions go down this list only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+
+KEPT_BYTES = 4 << 20  # gathered rows up to this size are kept for the next operation
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Stacked:
 Change = Column | Rows | Stacked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """Which (candidate, row) pairs differ from the base."""
 
@@ -47,6 +51,36 @@ class Pairs:
     row: Tensor  # (M,)
     num_candidates: int
     num_rows: int
+    _gathered: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+
+    def rows_of(self, value: Tensor) -> Tensor:
+        """A shared value's rows at the pairs; asked for again, not gathered again."""
+        return self._gather(value, self.row)
+
+    def entries_of(self, table: Tensor) -> Tensor:
+        """Entries (M,) of a table (candidates, rows)."""
+        return table.reshape(-1).index_select(0, self._flat)
+
+    def units_of(self, matrix: Tensor, unit: Tensor) -> Tensor:
+        """Rows of a matrix at each pair's unit."""
+        return self._gather(matrix, self._units(unit))
+
+    @cached_property
+    def _flat(self) -> Tensor:
+        return self.candidate * self.num_rows + self.row
+
+    def _units(self, unit: Tensor) -> Tensor:
+        return self._gather(unit, self.candidate)
+
+    def _gather(self, value: Tensor, index: Tensor) -> Tensor:
+        # Keys are addresses of tensors that the record and this object keep alive.
+        key = (id(value), id(index))
+        found = self._gathered.get(key)
+        if found is None:
+            found = value.index_select(0, index)
+            if found.numel() * found.element_size() <= KEPT_BYTES:
+                self._gathered[key] = found
+        return found
 
 
 def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:

@@ -109,6 +109,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.kept: list[Tensor] = []  # keeps ids from being reused
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
         self.sources: set[int] = set()
+        self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
 
     def number(self, tensor: Tensor) -> int:
         """The value a tensor object holds now; unknown ones become constants."""
@@ -117,10 +118,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _new(self, tensor: Tensor) -> int:
         self.values.append(tensor)
-        self.numbers[id(tensor)] = len(self.values) - 1
+        return self._know(tensor, len(self.values) - 1)
+
+    def _know(self, tensor: Tensor, number: int) -> int:
+        """From now on this object holds that value."""
+        self.numbers[id(tensor)] = number
         self.kept.append(tensor)
         self.owners.setdefault(_storage(tensor), []).append(tensor)
-        return len(self.values) - 1
+        return number
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -133,10 +138,20 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._before_write(tensor)
         result = func(*args, **kwargs)
         outputs = result if isinstance(result, tuple | list) else (result,)
+        # A loop over time computes the same things again and again; they are one value.
+        repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
+        key = f"{func} {refs} {ref_kwargs}" if repeatable else ""
+        if key in self.seen:
+            for out, number in zip(outputs, self.seen[key], strict=True):
+                if isinstance(out, Tensor):
+                    self._know(out, number)
+            return result
         numbers = tuple((self._new(out) if isinstance(out, Tensor) else -1) for out in outputs)
         functional = _functional(func) if written else func
         name = str((functional or func).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
+        if repeatable and not name.startswith(("empty", "new_empty")):
+            self.seen[key] = numbers
         return result
 
     def _ref(self, leaf: Any) -> Any:

@@ -66,7 +66,7 @@ def as_rows(index: int, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -
         return change.values
     if isinstance(change, Column):
         return column_to_rows(base(index), change, pairs).values
-    return base(index)[pairs.row]
+    return pairs.rows_of(base(index))
 
 
 def _apply(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
@@ -109,10 +109,10 @@ def _product(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) 
     scale = {"beta": 1, "alpha": 1} | dict(node.kwargs)
     if isinstance(change, Column):
         old = slices_of(base(left), 1, change.unit)
-        delta = (change.slices - old)[pairs.candidate, pairs.row] * scale["alpha"]
-        rows = base(node.outputs[0])[pairs.row]
-        rows.addcmul_(delta[:, None], matrix[change.unit[pairs.candidate]])
-        return (Rows(rows),)
+        delta = pairs.entries_of(change.slices - old)
+        weights = pairs.units_of(matrix, change.unit)
+        rows = pairs.rows_of(base(node.outputs[0]))
+        return (Rows(torch.addcmul(rows, delta[:, None], weights, value=scale["alpha"])),)
     assert isinstance(change, Rows)
     if bias is None:
         return (Rows(change.values @ matrix),)
