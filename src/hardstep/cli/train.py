@@ -12,6 +12,7 @@ from hardstep.cli import results
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
+from hardstep.optim.settings import describe
 from hardstep.tasks import Task
 from hardstep.training import (
     INTERRUPTED,
@@ -55,6 +56,7 @@ def run_train(options: TrainOptions) -> int:
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
     _announce(task, optimizer, steps, folder, options)
     meta = {"task": task.name, "data": options.data, "seed": options.seed, "steps": steps}
+    meta["settings"] = describe(optimizer.settings)
     outcome = fit(
         model,
         Batches(dataset.train, task.batch_size, options.seed),
