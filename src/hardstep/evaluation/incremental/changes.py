@@ -13,7 +13,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-
 KEPT_BYTES = 4 << 20  # gathered rows up to this size are kept for the next operation
 
 
