@@ -33,7 +33,7 @@ define create
 command -v $(PYTHON) >/dev/null || { echo "hardstep needs Python 3.11 or newer: no $(PYTHON) found; install it, or name one with make PYTHON=/path/to/python3" >&2; exit 2; }; \
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hardstep needs Python 3.11 or newer, and $(PYTHON) is older; name another with make PYTHON=/path/to/python3" >&2; exit 2; }; \
 $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) lacks venv and ensurepip; on Debian and Ubuntu run: sudo apt install python3-venv" >&2; exit 2; }; \
-test -x $(BIN)/python || { echo "creating $(VENV) and installing (torch is about 200 MB)"; $(PYTHON) -m venv $(VENV); }
+test -x $(BIN)/python || { echo "creating $(VENV) and installing"; $(PYTHON) -m venv $(VENV); }
 endef
 
 clean:

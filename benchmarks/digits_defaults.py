@@ -33,7 +33,7 @@ def run(task: str, seed: int) -> None:
         command = [str(Path(sys.executable).with_name("hardstep")), *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     result = json.loads(done.stdout)
-    for file in ("checkpoint", "log", "picture", "resume"):
+    for file in ("checkpoint", "log", "picture"):
         result.pop(file, None)
     result["command"] = f"hardstep train {task} --seed {seed}"
     RECORDS.parent.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hardstep import tasks
 from hardstep.cli import results
 from hardstep.cli import train as command
 from hardstep.training import checkpoints
@@ -155,6 +157,11 @@ def test_help_and_import_do_not_load_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "evaluate" in done.stdout
+
+
+def test_the_help_of_train_names_every_task():
+    text = " ".join(hardstep("train", "--help").stdout.split())
+    assert all(re.search(rf"\b{name}\b", text) for name in tasks.BY_DATA["digits"])
 
 
 def test_version_is_printed():

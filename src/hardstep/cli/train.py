@@ -54,7 +54,7 @@ def run_train(options: TrainOptions) -> int:
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
-    _announce(task, optimizer, steps, folder, options)
+    _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": options.data, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
     outcome = fit(
@@ -123,9 +123,7 @@ def _resume_line(meta: dict[str, Any], folder: Path) -> str:
     )
 
 
-def _announce(
-    task: Task, optimizer: PolyStep, steps: int, folder: Path, options: TrainOptions
-) -> None:
+def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
     note = (
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
         f"{optimizer.num_particles:,} particles, {steps} steps of "
@@ -150,7 +148,6 @@ def _result(
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
-        "resume": None,
         **results.provenance(),
     }
 

@@ -185,5 +185,5 @@ class ProgressBar(Callback):
 
     @staticmethod
     def _shown(run: Run, score: Score) -> str:
-        percent = run.metric is not None and run.metric.name == "accuracy"
+        percent = run.metric is not None and run.metric.percent
         return f"{100 * score.value:.1f} %" if percent else f"{score.value:.4g}"

@@ -22,18 +22,20 @@ class Metric:
         name: For logs.
         function: Of (output, target); returns the mean over the batch.
         higher_is_better: Which way selection goes.
+        percent: Whether to show it in per cent.
     """
 
     name: str
     function: Callable[[Any, Any], Tensor]
     higher_is_better: bool = False
+    percent: bool = False
 
 
 def _accuracy(output: Tensor, target: Tensor) -> Tensor:
     return (output.argmax(dim=-1) == target).double().mean()
 
 
-ACCURACY = Metric("accuracy", _accuracy, higher_is_better=True)
+ACCURACY = Metric("accuracy", _accuracy, higher_is_better=True, percent=True)
 
 
 @dataclass(frozen=True)
