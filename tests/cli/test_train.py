@@ -5,15 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from hardstep import tasks
-from hardstep.cli import results
+from hardstep.cli import main, results
 from hardstep.cli import train as command
-from hardstep.training import checkpoints
+from hardstep.training import INTERRUPTED, Callback, checkpoints
+from tests.tasks.images import write_images
 
 HARDSTEP = [sys.executable, "-c", "from hardstep.cli.main import main; main()"]
 
@@ -29,10 +33,23 @@ def hardstep(*arguments, cwd=None):
     )
 
 
+def assert_same_weights(*folders):
+    first, second = (checkpoints.load(folder / "checkpoint.pt")["model"] for folder in folders)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "mlp"
     return folder, hardstep("train", "mlp", "--steps", 3, "--seed", 4, "--out", folder, "--json")
+
+
+@pytest.fixture
+def images(tmp_path, monkeypatch):
+    """A few random images in the place of MNIST, for commands and for this process."""
+    write_images(tmp_path / "data")
+    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path / "data"))
 
 
 def test_a_run_prints_json_alone_on_stdout_and_writes_every_file(finished):
@@ -84,7 +101,7 @@ def test_resuming_another_run_is_refused_with_the_line_that_works(finished):
     ("arguments", "sentence"),
     [
         (["train", "nonsense"], "unknown task 'nonsense'; the tasks are argmax, int8"),
-        (["train", "mlp", "--data", "nonsense"], "unknown data 'nonsense'; there is digits"),
+        (["train", "mlp", "--data", "nonsense"], "unknown data 'nonsense'; there is digits, mnist"),
         (["train", "mlp", "--steps", "0"], "--steps"),
         (["train", "mlp", "--resume"], "no run to resume"),
         (["train"], "Missing argument"),
@@ -98,6 +115,39 @@ def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("images")
+def test_mnist_is_trained_on_drawn_and_scored_again(tmp_path):
+    out = tmp_path / "run"
+    done = hardstep("train", "snn", "--data", "mnist", "--steps", 2, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["task"], result["data"], result["steps"]) == ("snn", "mnist", 2)
+    assert (result["evaluations"], result["test_examples"]) == (2 * 4_887, 20)
+    assert (out / "picture.png").stat().st_size > 10_000
+    again = hardstep("evaluate", out / "checkpoint.pt", "--json")
+    assert json.loads(again.stdout)["test_accuracy"] == result["test_accuracy"]
+
+
+def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, capsys):
+    def unreachable(url, timeout):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "argv", ["hardstep", "train", "snn", "--data", "mnist"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main.main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (sentence,) = said.err.splitlines()
+    assert sentence.startswith("hardstep: mnist: looked for train-images-idx3-ubyte.gz")
+    assert sentence.endswith("put the files in a folder mnist/ and set HARDSTEP_DATA to its parent")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,10 +179,25 @@ def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path):
     whole = hardstep("train", "mlp", "--steps", 12, "--out", tmp_path / "whole", "--json")
     resumed, straight = json.loads(done.stdout), json.loads(whole.stdout)
     assert resumed["test_accuracy"] == straight["test_accuracy"]
-    weights = [
-        checkpoints.load(folder / "checkpoint.pt")["model"] for folder in (out, tmp_path / "whole")
-    ]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert_same_weights(out, tmp_path / "whole")
+
+
+class StopsAfterOneStep(Callback):
+    def on_step(self, run, report):
+        run.stop(INTERRUPTED)
+
+
+@pytest.mark.usefixtures("images")
+def test_an_interrupted_mnist_run_resumes_to_the_same_weights(tmp_path, monkeypatch):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command.run_train(command.TrainOptions("snn", "mnist", steps=3, out=whole)) == 0
+    options = command.TrainOptions("snn", "mnist", steps=3, out=parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "ProgressBar", StopsAfterOneStep)
+        assert command.run_train(options) == 130
+    assert checkpoints.load(parts / "checkpoint.pt")["optimizer"]["step"] == 1
+    assert command.run_train(replace(options, resume=True)) == 0
+    assert_same_weights(whole, parts)
 
 
 def test_default_folders_are_numbered_and_resume_takes_the_last(tmp_path, monkeypatch):
@@ -159,9 +224,10 @@ def test_help_and_import_do_not_load_torch():
     assert "evaluate" in done.stdout
 
 
-def test_the_help_of_train_names_every_task():
+def test_the_help_of_train_names_every_task_and_data_set():
     text = " ".join(hardstep("train", "--help").stdout.split())
-    assert all(re.search(rf"\b{name}\b", text) for name in tasks.BY_DATA["digits"])
+    names = {*tasks.BY_DATA, *tasks.BY_DATA["digits"], *tasks.BY_DATA["mnist"]}
+    assert all(re.search(rf"\b{name}\b", text) for name in names)
 
 
 def test_version_is_printed():

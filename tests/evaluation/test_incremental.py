@@ -15,7 +15,7 @@ from .catalogue import candidates_for, hand_losses, problem_of
 from .random_models import ACTIVATIONS, PARTS, draw, is_tie
 
 SUBSPACES = (RowWise(2), RowWise(None), Full(), LayerWise(1))
-FAST = "incremental"
+FAST = {"incremental", "fused"}
 
 
 def compare(problem, subspace, dtype):
@@ -59,7 +59,7 @@ def test_most_random_models_are_followed_and_every_part_is_drawn():
         candidates = candidates_for(problem.model, RowWise(2), dim=3)
         evaluator = Incremental()
         ModelObjective(problem, evaluator).losses(candidates)
-        followed += sum(note == FAST for note in evaluator.notes.values())
+        followed += sum(note in FAST for note in evaluator.notes.values())
         total += len(evaluator.notes)
     assert set(PARTS) | set(ACTIVATIONS) <= set(drawn)
     assert followed >= 0.6 * total
@@ -203,9 +203,9 @@ def test_a_model_that_deceives_the_record_still_gets_the_right_losses(name, subs
     assert not wrong
     first = evaluator.notes[next(iter(evaluator.notes))]
     if name in MUST_FALL_BACK:
-        assert first != FAST
+        assert first not in FAST
     if name in MUST_BE_FOLLOWED:
-        assert first == FAST
+        assert first in FAST
 
 
 def test_a_branch_on_values_no_parameter_reaches_is_no_reason_to_fall_back():
@@ -215,7 +215,7 @@ def test_a_branch_on_values_no_parameter_reaches_is_no_reason_to_fall_back():
     problem = problem_with(looks_at_inputs)
     _, _, wrong, evaluator = compare(problem, RowWise(2), torch.float64)
     assert not wrong
-    assert set(evaluator.notes.values()) == {FAST}
+    assert set(evaluator.notes.values()) <= FAST
 
 
 def test_the_reason_for_falling_back_is_given():

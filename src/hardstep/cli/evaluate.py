@@ -33,7 +33,7 @@ def run_evaluate(path: Path, as_json: bool) -> int:
     if as_json:
         print(json.dumps(result))
     else:
-        print(f"test accuracy {100 * result['test_accuracy']:.1f} %  ({len(test)} images)")
+        print(f"test accuracy {100 * result['test_accuracy']:.1f} %  ({len(test):,} images)")
         print(
             f"validation    {100 * result['valid_accuracy']:.1f} %  (weights of {result['step']})"
         )

@@ -36,7 +36,13 @@ def _root(
 @app.command()
 def train(
     task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
-    data: Annotated[str, typer.Option(help="Data set.")] = "digits",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="digits (bundled) or mnist (with Fashion-MNIST for moe): read from the folder "
+            "HARDSTEP_DATA names, else downloaded once."
+        ),
+    ] = "digits",
     seed: Annotated[int, typer.Option(help="Fixes the whole run.")] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoint, log, picture.")] = None,

@@ -26,7 +26,6 @@ from hardstep.training import (
 )
 
 CHECKPOINT, LOG, PICTURE, RESULT = "checkpoint.pt", "log.jsonl", "picture.png", "result.json"
-VALIDATIONS = 40  # per run, about
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def run_train(options: TrainOptions) -> int:
         Validation(
             Batches(dataset.valid, task.batch_size, options.seed, shuffle=False),
             task.metric,
-            every=max(1, steps // VALIDATIONS),
+            every=task.validation_interval(steps, dataset.valid),
         ),
         loss_fn=task.loss_fn,
         optimizer=optimizer,
@@ -126,7 +125,7 @@ def _resume_line(meta: dict[str, Any], folder: Path) -> str:
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
     note = (
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
-        f"{optimizer.num_particles:,} particles, {steps} steps of "
+        f"{optimizer.num_particles:,} particles, {steps:,} steps of "
         f"{optimizer.evaluations_per_step:,} evaluations\n"
         f"writing to {folder}; Ctrl-C keeps the best, --resume goes on"
     )
@@ -184,8 +183,8 @@ def _report(result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
     right = round(result["test_accuracy"] * result["test_examples"])
     rate = result["evaluations"] / result["seconds"]
     rows = {
-        "test accuracy": f"{100 * result['test_accuracy']:.1f} %  ({right} of "
-        f"{result['test_examples']} images no step and no choice has seen)",
+        "test accuracy": f"{100 * result['test_accuracy']:.1f} %  ({right:,} of "
+        f"{result['test_examples']:,} images no step and no choice has seen)",
         "validation": f"{100 * result['valid_accuracy']:.1f} %  at step "
         f"{result['selected_step']} of {result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s ({rate:,.0f}/s)",

@@ -3,7 +3,8 @@
 Only the tensors a candidate changes are stacked; the others are shared, so whatever precedes
 the changed tensor is computed once per tile. Tiles have a fixed number of candidates, since
 matrix products round differently at different shapes: the losses are the same bits whatever
-the memory budget, as long as it holds one tile.
+the memory budget, as long as it holds one tile. Where it does not, tiles are halved until the
+measured memory of their forward passes fits.
 
 A model that `vmap` cannot run (branches on values, leaves torch, custom kernels) is evaluated
 one candidate at a time, and `note` says why.
@@ -12,6 +13,7 @@ one candidate at a time, and `note` says why.
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,7 +26,7 @@ from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.isolation import isolated, reseed
-from hardstep.evaluation.memory import halving, is_memory_error
+from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
 from hardstep.evaluation.onebyone import OneByOne
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
@@ -37,8 +39,9 @@ class Batched:
 
     Args:
         tile: Candidates per call; by default up to 32, fewer where activations are large.
-        memory_budget: Bytes that one call may take. Where a tile would take more, and after
-            any out-of-memory error, the tile is halved (and last bits may change).
+        memory_budget: Bytes that one call may take, as measured on a forward pass. Where a tile
+            would take more, and after any out-of-memory error, the tile is halved (and last
+            bits may change). A single candidate is always evaluated, whatever it takes.
     """
 
     def __init__(self, tile: int | None = None, memory_budget: int = 4 << 30) -> None:
@@ -50,7 +53,7 @@ class Batched:
         self.memory_budget = memory_budget
         self.note = "not used yet"
         self._refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
-        self._bytes: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+        self._sizes: WeakKeyDictionary[nn.Module, dict[str, _Size]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"
@@ -59,44 +62,47 @@ class Batched:
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
     ) -> Tensor:
         """Losses of all candidates (or of some spans) tile by tile, or one by one."""
-        if problem.model not in self._refused:
+        refused = self._refused.get(problem.model)
+        if refused is None:
+            # Nothing of the attempt may be alive during the next, hence no work in an `except`.
             try:
                 losses = self._batched(candidates, problem, spans)
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
-                # A real fault of the model raises here too.
-                losses = OneByOne().losses(candidates, problem, spans)
-                self._refused[problem.model] = _first_line(reason)
+                refused = _first_line(reason)
             else:
                 self.note = "batched"
                 return losses
-        else:
-            losses = OneByOne().losses(candidates, problem, spans)
-        self.note = f"one candidate at a time: {self._refused[problem.model]}"
+        # A real fault of the model raises here too, and is not remembered.
+        one_by_one = OneByOne(memory_budget=self.memory_budget)
+        losses = one_by_one.losses(candidates, problem, spans)
+        self._refused[problem.model] = refused
+        self.note = f"one candidate at a time: {refused}"
         return losses
 
     def _batched(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
     ) -> Tensor:
-        size = self._tile_size(candidates, problem)
         run = partial(_run_tile, candidates, problem)
         pieces: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
-            for tile in span.tiles(size):
+            for tile in span.tiles(self._tile_size(candidates, problem, span)):
                 pieces.append(halving(run, tile))
         return torch.cat(pieces)
 
-    def _tile_size(self, candidates: Candidates, problem: Problem) -> int:
+    def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
         """Fixed by the model and the batch; the budget only lowers it when it must."""
         shapes = str(tree_map(lambda leaf: getattr(leaf, "shape", None), problem.inputs))
-        measured = self._bytes.setdefault(problem.model, {})
+        measured = self._sizes.setdefault(problem.model, {})
         if shapes not in measured:
-            measured[shapes] = _bytes_per_candidate(candidates, problem)
-        bytes_each = measured[shapes]
+            measured[shapes] = _measure(candidates, problem)
         size = self.tile or MAX_TILE
-        while self.tile is None and size > 1 and size * bytes_each > TILE_BYTES:
+        while self.tile is None and size > 1 and size * measured[shapes].usual > TILE_BYTES:
             size //= 2
+        own = changed_bytes(candidates, span)
+        # The changed tensors are built from parts of their size before the forward pass runs.
+        bytes_each = own + max(own, measured[shapes].peak)
         while size > 1 and size * bytes_each > self.memory_budget:
             size //= 2
         return size
@@ -113,10 +119,10 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     except RuntimeError as error:
         if not buffers or is_memory_error(error):
             raise
-        # A forward pass that updates its buffers (BatchNorm) needs a copy per candidate.
-        num = tile.end - tile.start
-        own = {name: torch.stack([buffer] * num) for name, buffer in problem.buffers().items()}
-        return _run(candidates.seed, problem, base | changed, axes, own, dict.fromkeys(own, 0))
+    # A forward pass that updates its buffers (BatchNorm) needs a copy per candidate.
+    num = tile.end - tile.start
+    own = {name: torch.stack([buffer] * num) for name, buffer in problem.buffers().items()}
+    return _run(candidates.seed, problem, base | changed, axes, own, dict.fromkeys(own, 0))
 
 
 def _run(
@@ -151,13 +157,20 @@ class _LargestValue(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def _bytes_per_candidate(candidates: Candidates, problem: Problem) -> int:
+class _Size(NamedTuple):
+    """Bytes of one candidate's forward pass."""
+
+    usual: int  # an estimate that sets the default tile
+    peak: int  # what was alive at most, which the budget must hold
+
+
+def _measure(candidates: Candidates, problem: Problem) -> _Size:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), _LargestValue() as largest:
+    with isolated(problem.model), LiveBytes() as live, _LargestValue() as largest:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
     weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())
-    return int(weights + LIVE_VALUES * largest.nbytes)
+    return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.isolation import isolated, reseed
+from hardstep.evaluation.memory import changed_bytes
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class OneByOne:
     """A plain forward pass per candidate. For code that cannot be batched over parameters."""
 
     tile: int = 32  # candidates whose changed tensors are built together, at most
+    memory_budget: int = 4 << 30  # bytes that building them may take
 
     def losses(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
@@ -23,11 +25,15 @@ class OneByOne:
         """A loop over candidates, or those of some spans."""
         base = {name: tensor.detach() for name, tensor in candidates.base.items()}
         losses = []
-        for tile in candidates.tiles(self.tile, spans):
-            changed = candidates.changed(tile)
-            for i in range(tile.end - tile.start):
-                one = {name: stack[i] for name, stack in changed.items()}
-                with isolated(problem.model):
-                    reseed(candidates.seed)
-                    losses.append(problem.loss(base | one, problem.buffers()))
+        for span in candidates.spans() if spans is None else spans:
+            # Twice, since they are built from parts of their size.
+            fitting = self.memory_budget // (2 * changed_bytes(candidates, span))
+            for tile in candidates.tiles(max(1, min(self.tile, fitting)), [span]):
+                changed = candidates.changed(tile)
+                for i in range(tile.end - tile.start):
+                    one = {name: stack[i] for name, stack in changed.items()}
+                    with isolated(problem.model):
+                        reseed(candidates.seed)
+                        losses.append(problem.loss(base | one, problem.buffers()))
+                del changed  # before the next ones are built
         return torch.stack(losses)

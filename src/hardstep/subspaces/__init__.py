@@ -1,7 +1,14 @@
 """Coordinates to search in, from the full space to factored low rank."""
 
 from hardstep.subspaces.adaptive import Adaptive
-from hardstep.subspaces.base import Block, BoundSubspace, LocalChange, Subspace, layer_budget
+from hardstep.subspaces.base import (
+    Block,
+    BoundSubspace,
+    LinearMove,
+    LocalChange,
+    Subspace,
+    layer_budget,
+)
 from hardstep.subspaces.dense import Global
 from hardstep.subspaces.full import Full
 from hardstep.subspaces.layerwise import LayerWise
@@ -19,6 +26,7 @@ __all__ = [
     "HaarRows",
     "Layout",
     "LayerWise",
+    "LinearMove",
     "LocalChange",
     "LowRank",
     "RowWise",

@@ -42,6 +42,16 @@ class LocalChange(NamedTuple):
     rows: Tensor  # (n, *shape[1:]), the new rows
 
 
+class LinearMove(NamedTuple):
+    """One changed unit per candidate, as a combination of directions within its row."""
+
+    unit: Tensor  # (n,)
+    rows: Tensor | None  # (k, columns) directions; nothing if they are the axes of the row
+    places: Tensor  # (n, d_p) which of them
+    lengths: Tensor  # (n, d_p) how far along each
+    shift: Tensor  # (n,) how far the unit's bias moves
+
+
 class BoundSubspace(ABC):
     """A subspace of one layout."""
 
@@ -91,6 +101,16 @@ class BoundSubspace(ABC):
         Arguments as for `displaced`; nothing if some candidate changes more than one row.
         """
         del base, block, index, offsets
+        return None
+
+    def linear(self, block: int, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """The same change without carrying it out, where rows are combinations of directions."""
+        del block, index, offsets
+        return None
+
+    def directions(self, block: int, index: Tensor) -> Tensor | None:
+        """Dense directions of a block of one tensor, (n, *shape), zero where the index is −1."""
+        del block, index
         return None
 
     @abstractmethod

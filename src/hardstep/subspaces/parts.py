@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hardstep.subspaces.base import Block, BoundSubspace, LocalChange
+from hardstep.subspaces.base import Block, BoundSubspace, LinearMove, LocalChange
 from hardstep.subspaces.layout import Layout, TensorSpec
 
 
@@ -37,6 +37,16 @@ class Part(ABC):
     ) -> dict[str, LocalChange] | None:
         """See `BoundSubspace.local`."""
         del base, index, offsets
+        return None
+
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """See `BoundSubspace.linear`."""
+        del index, offsets
+        return None
+
+    def dense(self, index: Tensor) -> Tensor | None:
+        """See `BoundSubspace.directions`."""
+        del index
         return None
 
     @abstractmethod
@@ -94,6 +104,17 @@ class IdentityPart(Part):
         flat = flat.scatter_add(1, (index % spec.columns).clamp_min(0), change)
         return {spec.name: LocalChange(unit[:, 0], flat.reshape(rows.shape))}
 
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """Axes of a row, if every particle lies within one."""
+        (spec,) = self.specs
+        real = index >= 0
+        unit = index.div(spec.columns, rounding_mode="floor")
+        if not spec.is_matrix or not bool((unit == unit[:, :1])[real].all()):
+            return None
+        places = (index % spec.columns).clamp_min(0)
+        lengths = torch.where(real, offsets, 0)
+        return LinearMove(unit[:, 0], None, places, lengths, offsets.new_zeros(len(index)))
+
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The coordinates in the tensor's shape."""
         (spec,) = self.specs
@@ -126,6 +147,13 @@ class DensePart(Part):
             + part.reshape(len(index), *spec.shape).to(spec.dtype)
             for spec, part in zip(self.specs, self._cut(flat), strict=True)
         }
+
+    def dense(self, index: Tensor) -> Tensor | None:
+        """Rows of the matrix."""
+        if len(self.specs) != 1:
+            return None
+        rows = self.directions[index.clamp_min(0)]
+        return rows.reshape(len(index), *self.specs[0].shape)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The product z · directions."""
@@ -232,6 +260,23 @@ class RowsPart(Part):
             result[self.bias.name] = LocalChange(unit, biases + shift.to(biases.dtype))
         return result
 
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove:
+        """Directions of the coordinates from the first to the last one asked for."""
+        first = int(torch.where(index >= 0, index, index.max()).min())
+        last = int(index.max()) + 1
+        # A bias has no direction: its place is any, its length along it zero.
+        slot = torch.where(self.is_bias, 0, self.slot)[first:last]
+        rows = self.basis[self.unit[first:last], slot]
+        safe = index.clamp_min(0)
+        live, bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
+        return LinearMove(
+            unit=self.unit[safe[:, 0]],
+            rows=rows,
+            places=(index - first).clamp_min(0),
+            lengths=torch.where(bias, 0, live),
+            shift=torch.where(bias, live, 0).sum(dim=1),
+        )
+
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Row changes by one batched product; biases are read off."""
         table = coordinates.new_zeros(self.basis.shape[:2])
@@ -284,6 +329,14 @@ class PartsSubspace(BoundSubspace):
     ) -> dict[str, LocalChange] | None:
         """The block's part does it."""
         return self.parts[block].local(base, index, offsets)
+
+    def linear(self, block: int, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """The block's part does it."""
+        return self.parts[block].linear(index, offsets)
+
+    def directions(self, block: int, index: Tensor) -> Tensor | None:
+        """The block's part does it."""
+        return self.parts[block].dense(index)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Changes of all tensors."""

@@ -3,8 +3,9 @@
 from hardstep.errors import ConfigError
 from hardstep.tasks.base import Task
 from hardstep.tasks.digits import TASKS as DIGITS_TASKS
+from hardstep.tasks.mnist import TASKS as MNIST_TASKS
 
-BY_DATA = {"digits": DIGITS_TASKS}
+BY_DATA = {"digits": DIGITS_TASKS, "mnist": MNIST_TASKS}
 
 
 def find(name: str, data: str = "digits") -> Task:

@@ -11,6 +11,7 @@ from hardstep.optim import Settings
 from hardstep.training import ACCURACY, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
+VALIDATIONS = 40  # per run, about
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,11 @@ class Task:
         """The metric on a split."""
         batches = Batches(split, SCORE_BATCH, seed=0, shuffle=False)
         return mean_score(model, batches, self.metric.function)
+
+    def validation_interval(self, steps: int, valid: Split) -> int:
+        """Steps between validations: some 40 per run, fewer where that costs too much.
+
+        Between two validations, steps see about as many training examples as validation has,
+        each of them in thousands of probes; so even a short run spends its time on training.
+        """
+        return max(1, steps // VALIDATIONS, len(valid) // self.batch_size)

@@ -96,11 +96,13 @@ def _confusion(axes: Any, model: nn.Module, split: Split) -> None:
     num = int(max(predicted.max(), split.labels.max())) + 1
     counts = torch.bincount(split.labels * num + predicted, minlength=num * num).reshape(num, num)
     axes.imshow(counts.numpy(), cmap="Oranges")
+    size = min(7.0, 110.0 / num)  # three figures fit a cell
     for row in range(num):
         for column in range(num):
             count = int(counts[row, column])
             if count:
                 color = "white" if count > counts.max() / 2 else INK
-                axes.text(column, row, count, ha="center", va="center", fontsize=7, color=color)
+                axes.text(column, row, count, ha="center", va="center", fontsize=size, color=color)
     axes.set(xlabel="predicted", ylabel="true", xticks=range(num), yticks=range(num))
-    axes.set_title("confusion on validation", loc="left", fontsize=10)
+    axes.tick_params(labelsize=min(10.0, 150.0 / num))
+    axes.set_title(f"confusion on {len(split):,} validation images", loc="left", fontsize=10)

@@ -18,6 +18,7 @@ from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, plan
 from hardstep.evaluation.incremental.changes import (
     Change,
     Column,
@@ -42,16 +43,25 @@ class Incremental:
     """Exact losses from what a probe changes; the default.
 
     Args:
-        memory_budget: Bytes the largest value of a tile may take (several are alive at once).
+        memory_budget: Bytes that the record may keep, and that the largest value of a tile may
+            take (several are alive at once). A forward pass that keeps more is not recorded.
         fallback: What evaluates blocks that the rules cannot follow.
+        fused: Whether to compile kernels where they apply (on the CPU).
     """
 
-    def __init__(self, memory_budget: int = 1 << 30, fallback: Batched | None = None) -> None:
+    def __init__(
+        self,
+        memory_budget: int = 1 << 30,
+        fallback: Batched | None = None,
+        fused: bool = True,
+    ) -> None:
         if memory_budget < 1:
             raise ConfigError(f"Incremental: memory_budget must be positive, got {memory_budget}")
         self.memory_budget = memory_budget
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
+        self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
+        self._plans: dict[tuple[str, int], Plan | str] = {}
 
     def __repr__(self) -> str:
         return f"Incremental(memory_budget={self.memory_budget})"
@@ -59,40 +69,79 @@ class Incremental:
     @property
     def note(self) -> str:
         """How the last step was evaluated, in a line."""
-        slow = {names: why for names, why in self.notes.items() if why != "incremental"}
+        fast = {"fused": "incremental, fused", "incremental": "incremental"}
+        slow = {names: why for names, why in self.notes.items() if why not in fast}
         if not slow:
-            return "incremental"
+            every = all(why == "fused" for why in self.notes.values())
+            return fast["fused" if every else "incremental"]
         names, why = next(iter(slow.items()))
         return f"{len(slow)} of {len(self.notes)} blocks not incremental; {names[0]}: {why}"
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """Losses block by block."""
-        try:
-            written = record(problem, candidates.base, candidates.seed)
-        except HardstepError:
-            raise
-        except Refused as reason:
-            return self._without(candidates, problem, str(reason))
-        except Exception as reason:  # a real fault of the model raises again in the fallback
-            return self._without(candidates, problem, f"{type(reason).__name__}: {reason}")
+        written = self._record(candidates, problem)
+        if isinstance(written, str):
+            return self._without(candidates, problem, written)
         pieces = []
+        tables = Tables(written)
         for span in candidates.spans():
             names = candidates.subspace.blocks[span.block].names
             try:
-                pieces.append(self._block(candidates, written, span))
-                self.notes[names] = "incremental"
+                walk = Walk(written, [written.sources[name] for name in names])
+                losses = self._fuse(candidates, walk, span, tables)
+                self.notes[names] = "incremental" if losses is None else "fused"
+                pieces.append(self._block(candidates, walk, span) if losses is None else losses)
             except Refused as reason:
                 self.notes[names] = str(reason)
                 pieces.append(self.fallback.losses(candidates, problem, [span]))
         return torch.cat(pieces)
 
+    def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
+        """The record, or why there is none (an exception would keep its values alive)."""
+        try:
+            return record(problem, candidates.base, candidates.seed, self.memory_budget)
+        except HardstepError:
+            raise
+        except Refused as reason:
+            return str(reason)
+        except Exception as reason:  # a real fault of the model raises again in the fallback
+            return f"{type(reason).__name__}: {reason}"
+
     def _without(self, candidates: Candidates, problem: Problem, reason: str) -> Tensor:
         self.notes = {block.names: reason for block in candidates.subspace.blocks}
         return self.fallback.losses(candidates, problem)
 
-    def _block(self, candidates: Candidates, written: Record, span: Span) -> Tensor:
-        names = candidates.subspace.blocks[span.block].names
-        walk = Walk(written, [written.sources[name] for name in names])
+    def _fuse(
+        self, candidates: Candidates, walk: "Walk", span: Span, tables: Tables
+    ) -> Tensor | None:
+        """Losses from a compiled kernel, or nothing where there is none."""
+        planned = self._plan(candidates, walk, span)
+        if isinstance(planned, str):
+            return None
+        kernel = Kernel(planned, tables)
+        pieces = []
+        for tile in span.tiles(kernel.tile_size(candidates.offsets.shape)):
+            try:
+                sums = kernel.sums(candidates, tile)
+            except Unfusable:  # of these candidates, not of the operations
+                return None
+            env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
+            pieces.append(walk.finish(env, planned.after, None, tile.end - tile.start))
+        return torch.cat(pieces)
+
+    def _plan(self, candidates: Candidates, walk: "Walk", span: Span) -> Plan | str:
+        """A block's plan, made once for the same operations, or why there is none."""
+        if not self.fused:
+            return "switched off"
+        key = (walk.record.signature, span.block)
+        if key not in self._plans:
+            try:
+                self._plans[key] = plan(candidates, walk.record, walk.nodes, span)
+            except Unfusable as reason:
+                self._plans[key] = str(reason)
+        return self._plans[key]
+
+    def _block(self, candidates: Candidates, walk: "Walk", span: Span) -> Tensor:
         size = min(MAX_TILE, max(1, TILE_BYTES // walk.largest))
         size = max(1, min(size, self.memory_budget // walk.largest))
         run = partial(walk.losses, candidates)
@@ -128,7 +177,12 @@ class Walk:
         num = tile.end - tile.start
         env = self._start(candidates, tile)
         later = self._columns(env)
-        pairs = self._pairs(env, later, num)
+        return self.finish(env, later, self._pairs(env, later, num), num)
+
+    def finish(
+        self, env: dict[int, Change], later: list[Node], pairs: Pairs | None, num: int
+    ) -> Tensor:
+        """Carry changes through the rest of the record, up to the loss."""
         self._rest(env, later, pairs, num)
         result = env.get(self.record.result)
         if result is None:
@@ -195,7 +249,7 @@ class Walk:
     def _rest(
         self, env: dict[int, Change], later: list[Node], pairs: Pairs | None, num: int
     ) -> None:
-        number = {id(node): n for n, node in enumerate(self.nodes)}
+        number = {node.outputs: n for n, node in enumerate(self.nodes)}
         for node in later:
             if any(index in env for index in node.inputs):
                 results = None
@@ -205,7 +259,7 @@ class Walk:
                     results = self._try(node, self._stacked, node, env, pairs, num)
                 env.update(zip(node.outputs, results, strict=True))
             for index in node.inputs:
-                if self.last_use[index] == number[id(node)]:
+                if self.last_use[index] == number[node.outputs]:
                     env.pop(index, None)
 
     def _stacked(

@@ -5,6 +5,7 @@ functions) has become a small vocabulary of aten operations. The model runs as i
 nothing is traced symbolically, and branches on values are seen as reads of a value by Python.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,15 +78,26 @@ class Record:
     values: tuple[Tensor, ...]
     sources: Mapping[str, int]
     result: int
+    nbytes: int = 0  # taken while recording, apart from parameters and inputs
+    signature: str = ""  # what was computed, without the numbers
 
 
-def record(problem: Problem, base: Mapping[str, Tensor], seed: int) -> Record:
+def record(
+    problem: Problem, base: Mapping[str, Tensor], seed: int, memory_budget: float = math.inf
+) -> Record:
     """Run the base forward pass and write it down.
 
+    Args:
+        problem: What is computed.
+        base: The searched tensors.
+        seed: Of the random numbers.
+        memory_budget: Bytes that the values kept may take.
+
     Raises:
-        Refused: The model does something that cannot be followed.
+        Refused: The model does something that cannot be followed, or its values take more
+            memory than that.
     """
-    recorder = _Recorder()
+    recorder = _Recorder(memory_budget)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
@@ -93,16 +105,24 @@ def record(problem: Problem, base: Mapping[str, Tensor], seed: int) -> Record:
     with isolated(problem.model), _NoExits(recorder), recorder:
         reseed(seed)
         loss = problem.loss(tensors, problem.buffers())
+    recorder.check_memory()  # again, should the model have caught the first refusal
     if id(loss) not in recorder.numbers:
         raise Refused("the loss was not computed by torch operations")
     return Record(
-        tuple(recorder.nodes), tuple(recorder.values), sources, recorder.numbers[id(loss)]
+        tuple(recorder.nodes),
+        tuple(recorder.values),
+        sources,
+        recorder.numbers[id(loss)],
+        recorder.nbytes,
+        "\n".join(recorder.signature),
     )
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self) -> None:
+    def __init__(self, memory_budget: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.memory_budget = memory_budget
+        self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
         self.values: list[Tensor] = []
         self.numbers: dict[int, int] = {}  # id of a tensor object -> its current value
@@ -110,6 +130,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
         self.sources: set[int] = set()
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
+        self.signature: list[str] = []
 
     def number(self, tensor: Tensor) -> int:
         """The value a tensor object holds now; unknown ones become constants."""
@@ -119,6 +140,28 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _new(self, tensor: Tensor) -> int:
         self.values.append(tensor)
         return self._know(tensor, len(self.values) - 1)
+
+    def _made(self, tensor: Tensor, number: int | None = None) -> int:
+        """A result, unlike an argument, takes memory of ours unless it is a view."""
+        if _storage(tensor) not in self.owners:
+            self._keep(tensor)
+        return self._new(tensor) if number is None else self._know(tensor, number)
+
+    def _keep(self, tensor: Tensor) -> None:
+        with torch._C.DisableTorchFunction():
+            self.nbytes += tensor.untyped_storage().nbytes()
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Drop everything and refuse once the values kept exceed the budget."""
+        if self.nbytes <= self.memory_budget:
+            return
+        for kept in (self.nodes, self.values, self.kept, self.owners, self.numbers, self.seen):
+            kept.clear()
+        raise Refused(
+            f"the forward pass keeps more than {self.memory_budget / 1e6:,.6g} MB of values, the "
+            "memory budget; a larger memory_budget or a smaller batch would make it incremental"
+        )
 
     def _know(self, tensor: Tensor, number: int) -> int:
         """From now on this object holds that value."""
@@ -140,16 +183,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs = result if isinstance(result, tuple | list) else (result,)
         # A loop over time computes the same things again and again; they are one value.
         repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
-        key = f"{func} {refs} {ref_kwargs}" if repeatable else ""
-        if key in self.seen:
+        key = f"{func} {refs} {ref_kwargs}"
+        if repeatable and key in self.seen:
             for out, number in zip(outputs, self.seen[key], strict=True):
                 if isinstance(out, Tensor):
-                    self._know(out, number)
+                    self._made(out, number)
             return result
-        numbers = tuple((self._new(out) if isinstance(out, Tensor) else -1) for out in outputs)
+        numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
         functional = _functional(func) if written else func
         name = str((functional or func).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
+        self.signature.append(f"{key} {[_form(out) for out in outputs]}")
         if repeatable and not name.startswith(("empty", "new_empty")):
             self.seen[key] = numbers
         return result
@@ -171,8 +215,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Refused("the forward pass writes into a parameter")
             if index != _STALE:
                 self.values[index] = owner.clone()
+                self._keep(self.values[index])
             if owner is not tensor:
                 self.numbers[id(owner)] = _STALE
+
+
+def _form(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else None
 
 
 def _storage(tensor: Tensor) -> int:

@@ -1,0 +1,103 @@
+"""Compiling kernels with LLVM, keeping them in memory and on disk, and calling them.
+
+A kernel is known by its text: nothing about a step (weights, batch, number of rows) is in it, so
+the same model compiles once, and the object code is found again by the next process.
+"""
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+import torch
+from torch import Tensor
+
+_ARGUMENTS = (ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_void_p)
+Function = Callable[..., None]
+
+
+@cache
+def _machine() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True
+    )
+
+
+@cache
+def compiled(text: str) -> Function:
+    """The machine code of a kernel's text."""
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    engine = llvm.create_mcjit_compiler(module, machine)
+    path = _cached_file(text)
+    known = path.read_bytes() if path is not None and path.exists() else None
+    if known is None:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False  # vectors are explicit
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    engine.set_object_cache(lambda _, code: _write(path, code), lambda _: known)
+    engine.finalize_object()
+    function = ctypes.CFUNCTYPE(None, *_ARGUMENTS)(engine.get_function_address("run"))
+    _ENGINES.append(engine)  # the code lives as long as its engine
+    return function
+
+
+_ENGINES: list[llvm.ExecutionEngine] = []
+
+
+def _cached_file(text: str) -> Path | None:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    host = f"{llvmlite.__version__} {llvm.get_host_cpu_name()} "
+    host += llvm.get_host_cpu_features().flatten()
+    name = hashlib.sha256(f"{host}\n{text}".encode()).hexdigest()[:32]
+    return Path(base) / "hardstep" / "kernels" / f"{name}.o"
+
+
+def _write(path: Path | None, code: bytes) -> None:
+    """Keep object code for the next process; a folder that cannot be written costs nothing."""
+    if path is None or path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Renaming is atomic: another process sees the whole file or none.
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
+            partial.write(code)
+        Path(partial.name).replace(path)
+    except OSError:
+        return
+
+
+@cache
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, thread_name_prefix="hardstep")
+
+
+def call(text: str, tables: list[Tensor], num: int, rows: int, stride: int, scratch: int) -> None:
+    """Run a kernel over candidates 0..num, shared out among torch's threads."""
+    function = compiled(text)
+    addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
+    threads = max(1, min(torch.get_num_threads(), num))
+    bounds = [num * n // threads for n in range(threads + 1)]
+
+    def run(first: int, last: int) -> None:
+        room = np.empty(scratch + 64, dtype=np.uint8)
+        place = -(-room.ctypes.data // 64) * 64
+        function(addresses.ctypes.data, first, last, rows, stride, place)
+
+    if threads == 1:
+        run(0, num)
+    else:
+        list(_pool(threads).map(run, bounds[:-1], bounds[1:]))

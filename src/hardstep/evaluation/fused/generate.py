@@ -1,0 +1,386 @@
+"""From expressions to one LLVM function: loops over rows, candidates and the axes of layers.
+
+for a vector of rows                    tables of these rows stay in the first cache
+for a candidate
+columns; go on only if a lane differs from the base
+stage by stage: values per lane, products, loops over axes
+add the differences of the loss to the candidate's sum
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from hardstep.evaluation.fused.expressions import Expr
+from hardstep.evaluation.fused.leaves import LEAVES, read
+from hardstep.evaluation.fused.operations import emit, extreme
+from hardstep.evaluation.fused.products import declare_product
+from hardstep.evaluation.fused.relevance import guards, relevant_where
+from hardstep.evaluation.fused.translate import Program
+from hardstep.evaluation.fused.vectors import ELEMENT, Value, Vectors
+
+BYTES = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}
+REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
+
+
+class Generator:
+    """Writes the kernel of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lanes = 8 if any(e.kind == "f64" for e in program.graph if e.op == "matrix") else 16
+        self.v = Vectors(self.lanes)
+        roots = [closing.difference for closing in program.closings]
+        self.needed = _reachable([*roots, *program.exits])
+        self.guards = guards(self.needed, roots)
+        self.names: dict[int, Value] = {}  # values per lane
+        self.scratch_size = 0
+        self.places: dict[int, int] = {}  # scratch offsets of values that outlive their loop
+        self.functions: dict[str, str] = {}
+        self.plan()
+
+    # -- what goes where --------------------------------------------------------------------
+
+    def plan(self) -> None:
+        """Sort expressions into stages and loops, and find room for what outlives a loop."""
+        self.per_lane: dict[int, list[Expr]] = defaultdict(list)
+        self.loops: dict[tuple[int, int], list[Expr]] = defaultdict(list)
+        self.products: dict[int, list[Expr]] = defaultdict(list)
+        for expr in self.needed:
+            if expr.op == "product":
+                self.products[expr.stage].append(expr)
+                self._reserve(expr, expr.domain)
+                change = expr.args[0]
+                assert change.domain is not None
+                self.loops[change.stage, change.domain].append(expr)
+                self._reserve_list(expr, change.domain)
+            elif expr.op in REDUCTIONS:
+                domain = expr.args[0].domain
+                assert domain is not None
+                self.loops[expr.stage - 1, domain].append(expr)
+            elif expr.domain is None:
+                self.per_lane[expr.stage].append(expr)
+            else:
+                self.loops[expr.stage, expr.domain].append(expr)
+        for consumer in self.needed:
+            stage = self._loop_stage(consumer)
+            for arg in consumer.args:
+                outlives = arg.domain is not None and arg.stage < stage
+                if outlives and arg.op not in LEAVES and id(arg) not in self.places:
+                    self._reserve(arg, arg.domain)
+        self.num_stages = 1 + max(e.stage for e in self.needed)
+
+    @staticmethod
+    def _loop_stage(expr: Expr) -> int:
+        return expr.stage - (expr.op in REDUCTIONS or expr.op == "product")
+
+    def _reserve(self, expr: Expr, num: int | None) -> None:
+        assert num is not None
+        self.places[id(expr)] = self._room(num * self.lanes * BYTES[expr.kind])
+
+    def _reserve_list(self, expr: Expr, num: int) -> None:
+        """Room for what differs: a list of vectors, the indices they stand at."""
+        self.lists = getattr(self, "lists", {})
+        changes = self._room(num * self.lanes * BYTES[expr.kind])
+        self.lists[id(expr)] = (changes, self._room(num * 8), self.v.variable("i64", scalar=True))
+
+    def _room(self, size: int) -> int:
+        place = self.scratch_size
+        self.scratch_size += -(-size // 64) * 64
+        return place
+
+    # -- text -------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The whole module."""
+        v = self.v
+        self._candidate()
+        body = "\n".join(v.body)
+        head = "\n".join(v.head)
+        pointers = "\n".join(self._pointer(slot) for slot in self.program.tables.values())
+        out = "\n".join(self._pointer(slot) for slot in self._outputs())
+        functions = "\n".join(self.functions.values())
+        attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
+        attributes += '"min-legal-vector-width"="512" }'
+        return f"""\
+{functions}
+define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, ptr %scratch) #0 {{
+entry:
+{head}
+{pointers}
+{out}
+  br label %rows_loop
+rows_loop:
+  %r = phi i64 [ 0, %entry ], [ %r_next, %rows_end ]
+  br label %candidates_loop
+candidates_loop:
+  %c = phi i64 [ %first, %rows_loop ], [ %c_next, %candidate_end ]
+{body}
+candidate_end:
+  %c_next = add i64 %c, 1
+  %c_done = icmp sge i64 %c_next, %last
+  br i1 %c_done, label %rows_end, label %candidates_loop
+rows_end:
+  %r_next = add i64 %r, {self.lanes}
+  %r_done = icmp sge i64 %r_next, %rows
+  br i1 %r_done, label %end, label %rows_loop
+end:
+  ret void
+}}
+{chr(10).join(sorted(v.intrinsics))}
+{attributes}
+"""
+
+    def _pointer(self, slot: int) -> str:
+        return (
+            f"  %p{slot}.at = getelementptr ptr, ptr %tables, i64 {slot}\n"
+            f"  %p{slot} = load ptr, ptr %p{slot}.at"
+        )
+
+    def _outputs(self) -> range:
+        first = len(self.program.tables)
+        return range(first, first + len(self.program.closings))
+
+    def _candidate(self) -> None:
+        v = self.v
+        if ("units", None) in self.program.tables:
+            place = v.offset("i64", f"%p{self.program.tables['units', None]}", "%c")
+            v.line(f"%unit = load i64, ptr {place}")
+        self._lanes_of(_reachable(self.program.exits), 0)
+        self.mask = self._mask()
+        go = v.label("go")
+        v.line(f"br i1 {v.any(self.mask)}, label %{go}, label %candidate_end")
+        v.block(go)
+        self.block = go
+        for stage in range(self.num_stages):
+            self._lanes_of(self.per_lane[stage], stage)
+            for product in self.products[stage]:
+                self._multiply(product)
+            for domain in sorted({d for s, d in self.loops if s == stage}):
+                self._loop(stage, domain)
+        for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
+            self._add_up(slot, closing.difference)
+        v.line("br label %candidate_end")
+
+    def _mask(self) -> Value:
+        """Lanes that are rows, differ from the base and matter for the loss."""
+        v = self.v
+        steps = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        row = v.binary("add", "i64", v.splat("%r", "i64"), f"<{steps}>")
+        mask = v.compare("icmp slt", "i64", row, v.splat("%rows", "i64"))
+        if self.program.exits:
+            differs = self.names[id(self.program.exits[0])]
+            for other in self.program.exits[1:]:
+                differs = v.binary("or", "i1", differs, self.names[id(other)])
+            mask = v.binary("and", "i1", mask, differs)
+        for condition in relevant_where(self.needed, self.program):
+            self._lanes_of(_reachable([condition]), 0)
+            mask = v.binary("and", "i1", mask, self.names[id(condition)])
+        return mask
+
+    def _lanes_of(self, exprs: Iterable[Expr], stage: int) -> None:
+        for expr in exprs:
+            if id(expr) in self.names or expr.domain is not None or expr.stage != stage:
+                continue
+            if expr.op in LEAVES:
+                self.names[id(expr)] = read(self.v, expr, "0")
+            elif expr.op not in REDUCTIONS:
+                args = [self.names[id(arg)] for arg in expr.args]
+                self.names[id(expr)] = emit(self.v, expr, args)
+
+    # -- loops over an axis -----------------------------------------------------------------
+
+    def _loop(self, stage: int, domain: int) -> None:
+        v, exprs = self.v, self.loops[stage, domain]
+        sums = {id(e): self._start(e) for e in exprs if e.op in REDUCTIONS}
+        for expr in exprs:
+            if expr.op == "product":
+                v.line(f"store i64 0, ptr {self.lists[id(expr)][2]}")
+        label, after = v.label("axis"), v.label("after")
+        j, following = v.name(), v.name()
+        v.line(f"br label %{label}")
+        v.block(label)
+        v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
+        local: dict[int, Value] = {}
+        for expr in exprs:
+            if expr.op in REDUCTIONS:
+                self._reduce(expr, sums[id(expr)], local, j)
+            elif expr.op == "product":
+                self._list(expr, self._value(expr.args[0], stage, local, j), j)
+            else:
+                value = self._value(expr, stage, local, j)
+                if id(expr) in self.places:
+                    self._keep(expr, value, j)
+        v.line(f"{following} = add i64 {j}, 1")
+        done = v.let(f"icmp eq i64 {following}, {domain}")
+        v.line(f"br i1 {done}, label %{after}, label %{label}")
+        v.block(after)
+        self.block = after
+        for expr in exprs:
+            if expr.op in REDUCTIONS:
+                variable = sums[id(expr)][-1]
+                kind = expr.kind
+                self.names[id(expr)] = v.let(f"load {v.type(kind)}, ptr {variable}")
+
+    def _value(self, expr: Expr, stage: int, local: dict[int, Value], j: Value) -> Value:
+        """An expression at index j: computed, kept from an earlier loop, or read."""
+        if expr.domain is None:
+            return self.names[id(expr)]
+        if id(expr) in local:
+            return local[id(expr)]
+        v = self.v
+        if expr.op in LEAVES:
+            found = read(v, expr, j)
+        elif expr.stage < stage or expr.op == "product":
+            found = v.load(expr.kind, self._address(expr, j), BYTES[expr.kind])
+        elif expr.op == "lookup":
+            found = self._look_up(expr, j)
+        else:
+            args = [self._value(arg, stage, local, j) for arg in expr.args]
+            found = emit(v, expr, args)
+        local[id(expr)] = found
+        return found
+
+    def _address(self, expr: Expr, j: Value) -> Value:
+        v = self.v
+        bytes_in = v.let(f"mul i64 {j}, {self.lanes * BYTES[expr.kind]}")
+        bytes_in = v.let(f"add i64 {bytes_in}, {self.places[id(expr)]}")
+        return v.let(f"getelementptr i8, ptr %scratch, i64 {bytes_in}")
+
+    def _keep(self, expr: Expr, value: Value, j: Value) -> None:
+        v = self.v
+        if expr.kind == "i1":
+            byte = f"<{self.lanes} x i8>"
+            wide = v.let(f"zext {v.type('i1')} {value} to {byte}")
+            v.line(f"store {byte} {wide}, ptr {self._address(expr, j)}, align 1")
+        else:
+            v.store(expr.kind, value, self._address(expr, j), BYTES[expr.kind])
+
+    def _look_up(self, expr: Expr, j: Value) -> Value:
+        """table[index, j] per lane."""
+        v = self.v
+        index = self.names[id(expr.args[0])]
+        row = v.binary("mul", "i64", index, v.constant(expr.domain or 1, "i64"))
+        place = v.binary("add", "i64", row, v.splat(j, "i64"))
+        typ, element = v.type(expr.kind), ELEMENT[expr.kind]
+        addresses = v.let(f"getelementptr {element}, ptr %p{expr.data}, {v.type('i64')} {place}")
+        name = f"@llvm.masked.gather.v{self.lanes}{expr.kind}.v{self.lanes}p0"
+        pointers = f"<{self.lanes} x ptr>"
+        v.intrinsics.add(f"declare {typ} {name}({pointers}, i32, {v.type('i1')}, {typ})")
+        arguments = f"{pointers} {addresses}, i32 {BYTES[expr.kind]}, {v.type('i1')} {self.mask}"
+        return v.let(f"call {typ} {name}({arguments}, {typ} zeroinitializer)")
+
+    # -- reductions -------------------------------------------------------------------------
+
+    def _start(self, expr: Expr) -> tuple[Value, ...]:
+        """Variables of a reduction at their first values."""
+        v, value = self.v, expr.args[0]
+        infinity = float("inf")
+        starts = [(value.kind, -infinity if expr.op in ("amax", "argmax") else infinity)]
+        if expr.op in ("total", "pick"):
+            starts = [(expr.kind, 0)]
+        elif expr.op in ("argmax", "argmin"):
+            starts.append(("i64", 0))
+        variables = []
+        for kind, start in starts:
+            variable = v.variable(kind)
+            v.line(f"store {v.type(kind)} {v.constant(start, kind)}, ptr {variable}")
+            variables.append(variable)
+        return tuple(variables)
+
+    def _reduce(
+        self, expr: Expr, variables: tuple[Value, ...], local: dict[int, Value], j: Value
+    ) -> None:
+        v, kind = self.v, expr.args[0].kind
+        new = self._value(expr.args[0], expr.stage - 1, local, j)
+        old = v.let(f"load {v.type(kind)}, ptr {variables[0]}")
+        if expr.op == "total":
+            result = v.binary("fadd", kind, old, new)
+        elif expr.op == "pick":
+            here = v.compare("icmp eq", "i64", self.names[id(expr.args[1])], v.splat(j, "i64"))
+            result = v.select(here, kind, new, old)
+        elif expr.op in ("amax", "amin"):
+            result = extreme(v, expr.op[1:], kind, new, old)
+        else:
+            better = v.compare(f"fcmp {'ogt' if expr.op == 'argmax' else 'olt'}", kind, new, old)
+            nan = v.compare("fcmp uno", kind, new, new)
+            first = v.binary("and", "i1", nan, v.compare("fcmp ord", kind, old, old))
+            better = v.binary("or", "i1", better, first)
+            place = v.let(f"load {v.type('i64')}, ptr {variables[1]}")
+            place = v.select(better, "i64", v.splat(j, "i64"), place)
+            v.line(f"store {v.type('i64')} {place}, ptr {variables[1]}")
+            result = v.select(better, kind, new, old)
+        v.line(f"store {v.type(kind)} {result}, ptr {variables[0]}")
+
+    # -- products ---------------------------------------------------------------------------
+
+    def _list(self, expr: Expr, change: Value, j: Value) -> None:
+        """Append what differs at j in some lane that goes on."""
+        v = self.v
+        changes, indices, count = self.lists[id(expr)]
+        n = v.let(f"load i64, ptr {count}")
+        differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
+        some = v.any(v.binary("and", "i1", differs, self.mask))
+        at = v.let(f"mul i64 {n}, {self.lanes * BYTES[expr.kind]}")
+        at = v.let(f"add i64 {at}, {changes}")
+        v.store(expr.kind, change, v.let(f"getelementptr i8, ptr %scratch, i64 {at}"), 4)
+        place = v.let(f"getelementptr i8, ptr %scratch, i64 {indices}")
+        v.line(f"store i64 {j}, ptr {v.offset('i64', place, n)}")
+        more = v.let(f"zext i1 {some} to i64")
+        v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
+
+    def _multiply(self, expr: Expr) -> None:
+        v = self.v
+        weight, base = expr.data
+        changes, indices, count = self.lists[id(expr)]
+        name, text = declare_product(self.lanes, expr.kind, expr.domain or 1)
+        self.functions[name] = text
+        v.intrinsics.update(line for line in text.splitlines() if line.startswith("declare"))
+        self.functions[name] = "\n".join(
+            line for line in text.splitlines() if not line.startswith("declare")
+        )
+        skip = v.label("skip")
+        guard = self.guards.get(id(expr))
+        if guard is not None:
+            here = v.binary("and", "i1", self.names[id(guard)], self.mask)
+            go = v.label("some")
+            v.line(f"br i1 {v.any(here)}, label %{go}, label %{skip}")
+            v.block(go)
+        n = v.let(f"load i64, ptr {count}")
+        pointers = [
+            v.let(f"getelementptr i8, ptr %scratch, i64 {place}")
+            for place in (indices, changes, self.places[id(expr)])
+        ]
+        start = v.offset(expr.kind, f"%p{base}", "%r")
+        arguments = f"i64 {n}, ptr {pointers[0]}, ptr {pointers[1]}, ptr %p{weight}"
+        v.line(f"call void {name}({arguments}, ptr {start}, i64 %stride, ptr {pointers[2]})")
+        v.line(f"br label %{skip}")
+        v.block(skip)
+        self.block = skip
+
+    def _add_up(self, slot: int, difference: Expr) -> None:
+        """Add the lanes' differences to the candidate's sum."""
+        v = self.v
+        value = v.select(self.mask, "f64", self.names[id(difference)], v.constant(0.0, "f64"))
+        typ = v.type("f64")
+        name = f"@llvm.vector.reduce.fadd.v{self.lanes}f64"
+        v.intrinsics.add(f"declare double {name}(double, {typ})")
+        total = v.let(f"call reassoc double {name}(double -0.0, {typ} {value})")
+        place = v.offset("f64", f"%p{slot}", "%c")
+        before = v.let(f"load double, ptr {place}")
+        v.line(f"store double {v.let(f'fadd double {before}, {total}')}, ptr {place}")
+
+
+def _reachable(roots: Iterable[Expr]) -> list[Expr]:
+    """Everything the roots need, arguments before those that use them."""
+    found: dict[int, Expr] = {}
+    stack = [(root, False) for root in roots]
+    while stack:
+        expr, ready = stack.pop()
+        if id(expr) in found:
+            continue
+        if ready:
+            found[id(expr)] = expr
+        else:
+            stack.append((expr, True))
+            stack.extend((arg, False) for arg in reversed(expr.args))
+    return list(found.values())

@@ -1,0 +1,209 @@
+"""Deciding whether a block can be fused, and how its candidates enter the kernel.
+
+Row-wise and full-space candidates change one unit of a layer; dense directions change a whole
+layer; vectors (biases, gains) are replaced as a whole. Whatever happens to parameters before
+they meet an example (quantisers, transposes) stays with torch.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.fused import rules as _rules  # noqa: F401 - registers the rules
+from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.generate import Generator
+from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
+from hardstep.evaluation.incremental.changes import Column
+from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.incremental.record import Node, Record
+
+_RESHAPES = ("t", "transpose", "permute")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A product x·W through which a change of W (and of its bias) reaches the examples."""
+
+    kind: str  # column: new columns by torch; linear: in the kernel; spread: dense directions
+    output: int
+    left: int
+    right: int
+    bias: int | None
+    slots: tuple[int, ...]
+
+
+@dataclass
+class Plan:
+    """One block's kernel, without the numbers of a step."""
+
+    program: Program
+    before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
+    after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
+    entries: list[Entry] = field(default_factory=list)
+    text: str = ""
+    lanes: int = 0
+    scratch: int = 0
+
+
+def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span) -> Plan:
+    """The plan of a block.
+
+    Raises:
+        Unfusable: Some operation is not covered; the message says which.
+    """
+    builder = _Builder(candidates, written, span)
+    for node in nodes:
+        builder.node(node)
+    return builder.finish()
+
+
+class _Builder:
+    def __init__(self, candidates: Candidates, written: Record, span: Span) -> None:
+        self.base: Lookup = written.values.__getitem__
+        self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
+        self.block = span.block
+        self.names = candidates.subspace.blocks[span.block].names
+        self.sources = {written.sources[name] for name in self.names}
+        first = Span(span.block, span.start, span.start + 1)
+        self.index, self.offsets = candidates.coordinates(first)
+        self.local = candidates.local(first)
+        self.bare = set(self.sources)  # parameters as they are, or transposed
+        self.written = written
+        self.weights: dict[int, Any] = {}  # parameters and what becomes of them without examples
+        self.vector: int | None = None
+        self._start()
+        self.done: set[int] = set()  # values after a sum over examples
+        self.before: list[Node] = []
+        self.t: Translator | None = None
+        self.plan: Plan | None = None
+
+    def _start(self) -> None:
+        if self.local is not None:
+            self.weights = {
+                self.written.sources[name]: Column(0, unit, rows)
+                for name, (unit, rows) in self.local.items()
+            }
+            return
+        if len(self.names) != 1:
+            raise Unfusable("candidates change several tensors at once")
+        (source,) = self.sources
+        if self.base(source).dim() == 1:
+            self.vector = source
+        elif self.subspace.directions(self.block, self.index[0]) is None:
+            raise Unfusable("candidates change a whole tensor in a way that is not linear")
+        else:
+            self.weights = {source: None}
+
+    def _translator(self, node: Node) -> Translator:
+        """Made at the first value that has examples: (examples, units)."""
+        if self.t is None:
+            shape = self.base(node.outputs[0]).shape
+            if len(shape) != 2:
+                raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
+            self.t = Translator(self.base, int(shape[0]), self.weights)
+            self.plan = Plan(self.t.program, self.before)
+            if self.local is not None:
+                self.t.program.table("units", None)
+            if self.vector is not None:
+                self.t.vector(self.vector)
+        return self.t
+
+    # -- nodes ------------------------------------------------------------------------------
+
+    def node(self, node: Node) -> None:
+        """Sort a node: parameters alone, an entry, examples, or sums over examples."""
+        changed = set(node.inputs)
+        examples = self.t.values.keys() if self.t else set()
+        if self.t and changed & (self.t.closed | self.done):
+            if changed & (examples | self.weights.keys()):
+                raise Unfusable(f"{node.name} mixes examples with sums over them")
+            assert self.plan is not None
+            self.plan.after.append(node)
+            self.done.update(node.outputs)
+        elif changed & self.weights.keys() and not changed & examples:
+            self._on_parameters(node)
+        else:
+            self._translator(node).node(node)
+
+    def _on_parameters(self, node: Node) -> None:
+        right = node.args[-1].index if node.name in ("mm", "addmm") else None
+        if right is not None and right in self.weights:
+            self._enter(node)
+        elif node.name == "index":
+            self._translator(node).node(node)
+        elif self.local is None:
+            if node.name not in _RESHAPES or self.base(node.inputs[0]).dim() != 2:
+                raise Unfusable(f"{node.name} of a parameter with dense directions")
+            self.weights[node.outputs[0]] = None
+            self.bare.update(node.outputs)
+        else:
+            change = column_rule(node, self.weights, self.base)
+            if not isinstance(change, Column):
+                raise Unfusable(f"{node.name} of a parameter")
+            self.weights[node.outputs[0]] = change
+            self.before.append(node)
+            if node.name in _RESHAPES and set(node.inputs) <= self.bare:
+                self.bare.update(node.outputs)
+
+    # -- entries ----------------------------------------------------------------------------
+
+    def _enter(self, node: Node) -> None:
+        refs = [arg.index for arg in node.args]
+        left, right = refs[-2:]
+        out = node.outputs[0]
+        bias = refs[0] if node.name == "addmm" else None
+        t = self._translator(node)
+        if left in self.weights or left in t.values or self.base(out).dim() != 2:
+            raise Unfusable(f"{node.name}: both factors change")
+        if any(scale != 1 for scale in node.kwargs.values()):
+            raise Unfusable(f"{node.name} with a scale")
+        if bias is not None and self.base(bias).dim() != 1:
+            raise Unfusable("addmm with a matrix added")
+        if self.base(out).shape[0] != t.program.num_rows:
+            raise Unfusable(f"{node.name}: another number of rows")
+        enter = self._spread if self.local is None else self._columns
+        enter(t, out, left, right, bias)
+
+    def _columns(self, t: Translator, out: int, left: int, right: int, bias: int | None) -> None:
+        assert self.plan is not None
+        if self.weights[right].axis != 1:
+            raise Unfusable("the changed row of a parameter is not a unit of its product")
+        kind, number = t.kind(out), len(self.plan.entries)
+        plain = right in self.bare and (bias not in self.weights or bias in self.bare)
+        move = self.subspace.linear(self.block, self.index, self.offsets) if plain else None
+        table = t.program.table
+        slots: tuple[int, ...]
+        if move is None:
+            slots = (table("column", number),)
+            source = t.g.leaf("column", kind, slots[0])
+        else:
+            responses = ("matrix", left) if move.rows is None else ("responses", number)
+            names = [("shift", number), responses, ("places", number), ("lengths", number)]
+            slots = tuple(table(*name) for name in names)
+            data = (table("matrix", out), *slots, self.dim)
+            source = t.g.leaf("linear", kind, data)
+            if move.rows is None:
+                slots = (slots[0], -1, *slots[2:])
+        entry = Entry("linear" if move else "column", out, left, right, bias, slots)
+        self.plan.entries.append(entry)
+        t.values[out] = Changed(source, -1, column=True)
+
+    def _spread(self, t: Translator, out: int, left: int, right: int, bias: int | None) -> None:
+        assert self.plan is not None
+        number, size = len(self.plan.entries), self.base(out).shape[1]
+        if right in self.sources or bias in self.weights:
+            raise Unfusable("a product with a parameter that is not transposed")
+        names = ("responses", "particles", "lengths")
+        slots = tuple(t.program.table(name, number) for name in names)
+        data = (t.program.table("matrix", out), *slots, self.dim)
+        self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
+        t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
+
+    def finish(self) -> Plan:
+        """Generate the kernel."""
+        if self.plan is None or self.t is None or not self.t.program.closings:
+            raise Unfusable("the loss is not a sum over examples")
+        generator = Generator(self.t.program)
+        self.plan.text = generator.text()
+        self.plan.lanes, self.plan.scratch = generator.lanes, generator.scratch_size
+        return self.plan

@@ -1,0 +1,343 @@
+"""How operations that are not element-wise become expressions: shapes, products, reductions."""
+
+from typing import Any
+
+import torch
+
+from hardstep.evaluation.fused.expressions import Expr, Unfusable
+from hardstep.evaluation.fused.translate import (
+    Bundle,
+    Changed,
+    Closing,
+    Rule,
+    Translator,
+    register,
+)
+from hardstep.evaluation.incremental.record import Node
+
+
+def _reshaped(t: Translator, node: Node) -> None:
+    """A view that keeps the rows; the followed axis must stay an axis of its own."""
+    (index,) = node.inputs
+    out = node.outputs[0]
+    new, found = t.base(out).shape, t.values[index]
+    if isinstance(found, Bundle):
+        if new != t.base(index).shape:
+            raise Unfusable(f"{node.name} of a stack")
+        t.values[out] = found
+        return
+    if len(new) == 0 or new[0] != t.program.num_rows:
+        raise Unfusable(f"{node.name} across examples")
+    if found.axis is None:
+        t.values[out] = Changed(found.expr)
+        return
+    size = t.base(index).shape[found.axis]
+    if node.name == "expand":
+        t.values[out] = Changed(found.expr, found.axis, found.column)
+        return
+    places = [d - len(new) for d in range(1, len(new)) if new[d] == size]
+    if len(places) != 1 or new[1:].numel() != size:
+        raise Unfusable(f"{node.name} mixes the followed axis with others")
+    t.values[out] = Changed(found.expr, places[0], found.column)
+
+
+def _product(t: Translator, node: Node) -> None:
+    """x·W + b with x changed: a rank-one update of a column, or a product of what differs."""
+    refs = [arg.index for arg in node.args]
+    left, right = refs[-2:]
+    out = node.outputs[0]
+    changed = set(node.inputs) & t.values.keys()
+    if changed == {refs[0]} and refs[0] in t.vectors and node.name == "addmm":
+        _shifted(t, refs[0], out)
+        return
+    if changed != {left} or left in t.vectors:
+        raise Unfusable(f"{node.name}: more than the left factor changes")
+    if any(scale != 1 for scale in node.kwargs.values()):
+        raise Unfusable(f"{node.name} with a scale")
+    if t.base(out).dim() != 2 or t.base(out).shape[0] != t.program.num_rows:
+        raise Unfusable(f"{node.name} across examples")
+    if node.name == "addmm" and t.base(refs[0]).dim() == 2 and t.base(refs[0]).shape[0] != 1:
+        raise Unfusable("addmm with a matrix added")
+    kind, size = t.kind(out), t.base(out).shape[1]
+    if kind not in ("f32", "f64"):
+        raise Unfusable(f"{node.name} of {kind}")
+    found, weight = t.changed(left), t.program.table("weight", right)
+    if found.column:
+        t.exit(left)
+        delta = t.g.apply("sub", found.expr, t.at_unit(left))
+        factor = t.g.leaf("weight", kind, weight, domain=size)
+        update = t.g.apply("mul", delta, factor)
+        t.values[out] = Changed(t.g.apply("add", t.matrix(out), update), -1)
+        return
+    if found.expr.domain is None:
+        raise Unfusable(f"{node.name} of a value that does not vary along its axis")
+    change = t.g.apply("sub", found.expr, t.matrix(left))
+    base = t.program.table("matrix", out)
+    t.values[out] = Changed(t.g.product(change, size, weight, base), -1)
+
+
+def _shifted(t: Translator, bias: int, out: int) -> None:
+    """x·W + b with only the bias changed."""
+    new = t.changed(bias).expr
+    old = t.g.leaf("entry", new.kind, t.program.table("flat", bias), domain=new.domain)
+    shift = t.g.apply("sub", new, old)
+    t.values[out] = Changed(t.g.apply("add", t.matrix(out), shift), -1)
+
+
+def _softmax(t: Translator, node: Node) -> None:
+    index, out = node.inputs[0], node.outputs[0]
+    value = _along(t, node, index, node.args[1])
+    top = t.g.reduce("amax", value)
+    shifted = t.g.apply("sub", value, top)
+    total = t.g.reduce("total", t.g.apply("exp", shifted))
+    if node.name == "_softmax":
+        t.values[out] = Changed(t.g.apply("div", t.g.apply("exp", shifted), total), -1)
+    else:
+        t.values[out] = Changed(t.g.apply("sub", shifted, t.g.apply("log", total)), -1)
+
+
+def _along(t: Translator, node: Node, index: int, dim: int) -> Expr:
+    """The operand's expression, if the operation runs along its axis."""
+    found, ndim = t.dense(index), t.base(index).dim()
+    if found.axis is None or found.axis != dim % ndim - ndim or found.expr.domain is None:
+        raise Unfusable(f"{node.name} along an axis that is not followed")
+    return found.expr
+
+
+def _argument(node: Node, place: int, name: str, default: Any) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def _best(t: Translator, node: Node) -> None:
+    """Maximum, minimum and their places."""
+    dim = _argument(node, 1, "dim", None)
+    if isinstance(dim, list):
+        dim = dim[0] if len(dim) == 1 else None
+    if dim is None:
+        raise Unfusable(f"{node.name} over everything")
+    value = _along(t, node, node.inputs[0], dim)
+    which = "max" if "max" in node.name else "min"
+    extreme, place = t.g.reduce(f"a{which}", value), t.g.reduce(f"arg{which}", value, kind="i64")
+    results = {"argmax": [place], "argmin": [place], "amax": [extreme], "amin": [extreme]}
+    for out, expr in zip(node.outputs, results.get(node.name, [extreme, place]), strict=True):
+        t.values[out] = Changed(expr)
+
+
+def _summed(t: Translator, node: Node) -> None:
+    """A sum or mean along the followed axis, or over the examples, which closes the chain."""
+    index, out = node.inputs[0], node.outputs[0]
+    ndim = t.base(index).dim()
+    dims = _argument(node, 1, "dim", None)
+    dims = [d % ndim for d in dims] if dims else list(range(ndim))
+    if node.kwargs.keys() - {"dtype"} or t.kind(index) != t.kind(out):
+        raise Unfusable(f"{node.name} with another type")
+    count = t.base(index).numel() // t.base(out).numel() if node.name == "mean" else 1
+    if 0 in dims:
+        if t.base(out).numel() != 1:
+            raise Unfusable(f"{node.name} over examples, but not over everything")
+        _close(t, index, out, count)
+        return
+    if len(dims) != 1 or t.kind(index) == "i64":
+        raise Unfusable(f"{node.name} over several axes")
+    total = t.g.reduce("total", _along(t, node, index, dims[0]))
+    if node.name == "mean":
+        total = t.g.apply("div", total, t.g.constant(count, total.kind))
+    t.values[out] = Changed(total)
+
+
+def _close(t: Translator, index: int, out: int, count: int) -> None:
+    """Everything added up: the differences of the changed rows, in double precision."""
+    found = t.dense(index)
+    if found.expr.kind not in ("f32", "f64"):
+        raise Unfusable("a sum of integers")
+    ndim = t.base(index).dim()
+    old = t.shared(index, ndim, found.axis, column=False)
+    new = found.expr
+    if ndim > 1 and found.axis is None and t.base(index).numel() != t.program.num_rows:
+        raise Unfusable("a sum over an axis along which nothing varies")
+    _difference(t, out, new, old, count)
+
+
+def _difference(t: Translator, out: int, new: Expr, old: Expr, count: float) -> None:
+    difference = t.g.apply("sub", t.g.cast(new, "f64"), t.g.cast(old, "f64"))
+    if difference.domain is not None:
+        difference = t.g.reduce("total", difference)
+    t.program.closings.append(Closing(out, difference, count))
+    t.closed.add(out)
+
+
+def _nll(t: Translator, node: Node) -> None:
+    """Negative log-likelihood of shared labels."""
+    scores, target, weight, reduction, ignore = node.args[:5]
+    labels = t.base(target.index)
+    if set(node.inputs) & t.values.keys() != {scores.index} or labels.dim() != 1 or not reduction:
+        raise Unfusable("nll_loss other than of changed scores, reduced")
+    found = t.dense(scores.index)
+    if found.axis != -1 or found.expr.domain is None:
+        raise Unfusable("nll_loss along an axis that is not followed")
+    label = t.g.leaf("lane", "i64", t.program.table("flat_rows", target.index))
+    # Only one score per row is needed, so take it before what is alike for all of them.
+    new = _picked(t, found.expr, label)
+    old = t.g.leaf("lane", new.kind, t.program.table("picked", (scores.index, target.index)))
+    factor = ("nll", target.index, weight.index if weight else None, ignore)
+    scale = t.g.leaf("lane", "f64", t.program.table("weights", factor))
+    gain = t.g.apply("sub", t.g.cast(old, "f64"), t.g.cast(new, "f64"))
+    # Rows that do not count have weight 0, and 0 times not-a-number must not spoil the sum.
+    zero = t.g.constant(0.0, "f64")
+    counts = t.g.apply("ne", scale, zero, kind="i1")
+    loss = t.g.apply("select", counts, t.g.apply("mul", gain, scale), zero, kind="f64")
+    mean = reduction == 1
+    divisor = node.outputs[1] if mean else 1
+    t.program.closings.append(Closing(node.outputs[0], loss, divisor, by_value=mean))
+    t.closed.update(node.outputs)
+
+
+def _picked(t: Translator, value: Expr, label: Expr) -> Expr:
+    if value.op == "sub" and value.args[1].domain is None:
+        return t.g.apply("sub", _picked(t, value.args[0], label), value.args[1])
+    return t.g.pick(value, label)
+
+
+def _squared(t: Translator, node: Node) -> None:
+    """Mean squared error against shared targets."""
+    reduction = _argument(node, 2, "reduction", 1)
+    inputs = [arg.index for arg in node.args[:2]]
+    out = node.outputs[0]
+    shapes = {t.base(i).shape for i in inputs}
+    if reduction == 0 or len(shapes) != 1 or t.base(inputs[0]).dim() > 2:
+        raise Unfusable("mse_loss that is not reduced, or broadcasts")
+    ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
+    axis = -1 if ndim == 2 else None
+
+    def error(read: Any) -> Expr:
+        a, b = (read(i) for i in inputs)
+        gap = t.g.apply("sub", a, b)
+        return t.g.apply("mul", gap, gap)
+
+    def now(index: int) -> Expr:
+        return t.dense(index).expr if index in t.values else before(index)
+
+    def before(index: int) -> Expr:
+        return t.shared(index, ndim, axis, column=False)
+
+    _difference(t, out, error(now), error(before), size if reduction == 1 else 1)
+
+
+def _stacked(t: Translator, node: Node) -> None:
+    """Values of one shape along a new axis 1, some of them changed."""
+    refs = [ref.index for ref in node.args[0]]
+    ndim = t.base(node.outputs[0]).dim()
+    if ndim != 3 or _argument(node, 1, "dim", 0) % ndim != 1:
+        raise Unfusable("stack other than along axis 1 of two-dimensional values")
+    parts: list[Changed | int] = []
+    for index in refs:
+        part = t.dense(index) if index in t.values else index
+        if isinstance(part, Changed) and part.axis != -1:
+            raise Unfusable("stack of values that do not vary along their last axis")
+        parts.append(part)
+    t.values[node.outputs[0]] = Bundle(tuple(parts))
+
+
+def _gathered(t: Translator, node: Node) -> None:
+    """The value that an index chooses: of a stack, or of a row."""
+    value, dim, index = node.args[:3]
+    out, shape = node.outputs[0], t.base(index.index).shape
+    choice = _choice(t, index.index)
+    found = t.values.get(value.index)
+    if isinstance(found, Bundle):
+        if dim % 3 != 1 or shape[1] != 1:
+            raise Unfusable("gather other than of one value per row")
+        t.values[out] = Changed(_chosen(t, found, choice, out), -1)
+        t.program.order_by = index.index
+        return
+    if found is None and t.base(value.index).dim() == 3 and dim % 3 == 1 and shape[1] == 1:
+        slabs = tuple(t.slab(value.index, n) for n in range(t.base(value.index).shape[1]))
+        t.values[out] = Changed(_chosen(t, Bundle(slabs), choice, out), -1)
+        t.program.order_by = index.index
+        return
+    if t.base(value.index).dim() != 2 or dim % 2 != 1 or shape[1] != 1:
+        raise Unfusable("gather other than of one value per row")
+    source = t.dense(value.index).expr if found else t.matrix(value.index)
+    if source.domain is None:
+        raise Unfusable("gather along an axis that is not followed")
+    t.values[out] = Changed(t.g.pick(source, choice))
+
+
+def _choice(t: Translator, index: int) -> Expr:
+    """An index per row, changed or not, the same along all other axes."""
+    if index in t.values:
+        choice = t.changed(index)
+        if choice.axis is not None or choice.column:
+            raise Unfusable("gather with an index that varies within a row")
+        return choice.expr
+    value = t.base(index).flatten(1)
+    if not bool((value == value[:, :1]).all()):
+        raise Unfusable("gather with an index that varies within a row")
+    return t.g.leaf("lane", "i64", t.program.table("first_rows", index))
+
+
+def _chosen(t: Translator, bundle: Bundle, choice: Expr, out: int) -> Expr:
+    changed_choice = choice.op != "lane"
+    size = t.base(out).shape[-1]
+    kind = t.kind(out)
+    result: Expr | None = (
+        None
+        if changed_choice
+        else t.g.leaf("matrix", kind, t.program.table("matrix", out), domain=size)
+    )
+    for number, part in enumerate(bundle.parts):
+        if not isinstance(part, Changed) and not changed_choice:
+            continue
+        if isinstance(part, Changed):
+            value = part.expr
+        else:
+            slot = t.program.table("matrix", part)
+            value = t.g.leaf("matrix", kind, slot, domain=size)
+        here = t.g.apply("eq", choice, t.g.constant(number, "i64"), kind="i1")
+        result = value if result is None else t.g.apply("select", here, value, result, kind=kind)
+    assert result is not None
+    return result
+
+
+def _looked_up(t: Translator, node: Node) -> None:
+    """Rows of a table at an index per example; one row of the table may be changed."""
+    table, indices = node.args[:2]
+    if len(indices) != 1 or indices[0] is None or t.base(table.index).dim() != 2:
+        raise Unfusable("indexing other than rows of a matrix")
+    at = indices[0].index
+    if t.base(at).dtype != torch.int64 or t.base(at).dim() != 1 or table.index in t.values:
+        raise Unfusable("indexing other than by one number per row")
+    if at in t.values:
+        choice = t.changed(at).expr
+    else:
+        choice = t.g.leaf("lane", "i64", t.program.table("flat_rows", at))
+    kind, size = t.kind(table.index), t.base(table.index).shape[1]
+    if kind not in ("f32", "f64"):
+        raise Unfusable("indexing a table of integers")
+    slot = t.program.table("weight", table.index)
+    read = t.g.lookup(choice, kind, size, slot)
+    if table.index in t.weights:
+        slot = t.program.table("candidate", table.index)
+        new = t.g.leaf("candidate", kind, slot, domain=size)
+        unit = t.g.leaf("unit", "i64")
+        here = t.g.apply("eq", choice, unit, kind="i1")
+        # Rows that read the changed row are concerned even if nothing else about them changed.
+        before = t.g.leaf("lane", "i64", t.program.table("flat_rows", at))
+        t.program.exits.append(t.g.apply("eq", before, unit, kind="i1"))
+        read = t.g.apply("select", here, new, read, kind=kind)
+    t.values[node.outputs[0]] = Changed(read, -1)
+
+
+_TABLE: dict[str, Rule] = {
+    **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze", "expand"), _reshaped),
+    **dict.fromkeys(("mm", "addmm"), _product),
+    **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
+    **dict.fromkeys(("argmax", "argmin", "amax", "amin", "max", "min"), _best),
+    **dict.fromkeys(("sum", "mean"), _summed),
+    "nll_loss_forward": _nll,
+    "mse_loss": _squared,
+    "stack": _stacked,
+    "gather": _gathered,
+    "index": _looked_up,
+}
+register(_TABLE)

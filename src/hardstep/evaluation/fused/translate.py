@@ -1,0 +1,230 @@
+"""From a recorded forward pass to the expressions of a fused kernel.
+
+The record's nodes are walked in order. A value that candidates change is followed as
+
+    a column   one unit of one axis differs: an expression per lane
+    by lanes   an expression per lane, or per lane and index of one axis
+
+with examples (axis 0) as lanes. What is not covered raises `Unfusable` with a reason, and the
+evaluator carries the block through the record operation by operation instead.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hardstep.evaluation.fused.expressions import KINDS, Expr, Graph, Unfusable
+from hardstep.evaluation.fused.operations import BUILD
+from hardstep.evaluation.incremental.record import Node, Ref
+
+Lookup = Callable[[int], Tensor]
+MAX_EXPRESSIONS = 6000  # beyond that compiling takes longer than it saves
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A changed value: its expression, and the axis (from the right) its domain or unit is on."""
+
+    expr: Expr
+    axis: int | None = None
+    column: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Several values of one shape stacked along axis 1; numbers stand for unchanged ones."""
+
+    parts: tuple[Changed | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A sum over examples: new − old per lane, to be divided by a recorded number."""
+
+    output: int  # the value it replaces
+    difference: Expr
+    divisor: float | int  # a number, or (for nll) the number of the value that holds it
+    by_value: bool = False
+
+
+@dataclass
+class Program:
+    """Everything a kernel needs to be generated and bound."""
+
+    num_rows: int
+    graph: Graph = field(default_factory=Graph)
+    tables: dict[tuple[str, Any], int] = field(default_factory=dict)
+    exits: list[Expr] = field(default_factory=list)  # truths: the column differs from its base
+    closings: list[Closing] = field(default_factory=list)
+    order_by: int | None = None  # a recorded value by which rows are best sorted
+
+    def table(self, layout: str, what: Any) -> int:
+        """The number of a table; the same one for the same content."""
+        return self.tables.setdefault((layout, what), len(self.tables))
+
+
+class Translator:
+    """Walks nodes; `values` holds what is changed so far, by value number."""
+
+    def __init__(self, base: Lookup, num_rows: int, weights: Mapping[int, Any]) -> None:
+        self.base = base
+        self.program = Program(num_rows)
+        self.g = self.program.graph
+        self.values: dict[int, Changed | Bundle] = {}
+        self.weights = weights  # parameter-like values, one row or column changed
+        self.vectors: set[int] = set()  # changed vectors along the last axis, alike for all rows
+        self.closed: set[int] = set()
+
+    def node(self, node: Node) -> None:
+        """Follow one operation."""
+        if len(self.g) > MAX_EXPRESSIONS:
+            raise Unfusable(f"more than {MAX_EXPRESSIONS} operations")
+        if any(index in self.weights for index in node.inputs) and node.name != "index":
+            raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
+        rule = _RULES.get(node.name)
+        if rule is not None:
+            rule(self, node)
+        elif node.name in BUILD:
+            self.values[node.outputs[0]] = self._elementwise(node)
+        else:
+            raise Unfusable(node.name)
+
+    # -- operands -------------------------------------------------------------------------
+
+    def kind(self, index: int) -> str:
+        """The kind of a recorded value."""
+        kind = KINDS.get(self.base(index).dtype)
+        if kind is None:
+            raise Unfusable(f"numbers of type {self.base(index).dtype}")
+        return kind
+
+    def changed(self, index: int) -> Changed:
+        """A changed value that is not a bundle."""
+        found = self.values[index]
+        if isinstance(found, Bundle):
+            raise Unfusable("a stack used other than by gather")
+        return found
+
+    def matrix(self, index: int, axis: int = -1) -> Expr:
+        """A base value (rows, ..., D), read at j."""
+        size = self.base(index).shape[axis]
+        slot = self.program.table("matrix", index)
+        return self.g.leaf("matrix", self.kind(index), slot, domain=size)
+
+    def slab(self, index: int, number: int) -> Changed:
+        """One of several base values (rows, D) stacked along axis 1."""
+        slot = self.program.table("slab", (index, number))
+        size = self.base(index).shape[-1]
+        return Changed(self.g.leaf("matrix", self.kind(index), slot, domain=size), -1)
+
+    def at_unit(self, index: int) -> Expr:
+        """A base value (rows, ..., D), read at the candidate's unit."""
+        return self.g.leaf("at_unit", self.kind(index), self.program.table("matrix", index))
+
+    def shared(self, index: int, ndim: int, axis: int | None, column: bool) -> Expr:
+        """An unchanged operand, read where it varies: along lanes, along the axis, or nowhere."""
+        value, kind = self.base(index), self.kind(index)
+        axes = {d - value.dim() for d, size in enumerate(value.shape) if size > 1}
+        lanes = value.dim() == ndim and value.shape[0] == self.program.num_rows and ndim > 0
+        axes.discard(-ndim) if lanes else None
+        along = axis is not None and axis in axes
+        if axes - ({axis} if along else set()):
+            raise Unfusable("an operand varies along an axis that is not followed")
+        lanes = lanes and value.shape[0] > 1
+        if not lanes and not along:
+            return self.g.leaf("scalar", kind, self.program.table("flat", index))
+        if not along:
+            return self.g.leaf("lane", kind, self.program.table("flat_rows", index))
+        assert axis is not None
+        if lanes:
+            return self.at_unit(index) if column else self.matrix(index, axis)
+        slot = self.program.table("flat", index)
+        if column:
+            return self.g.leaf("unit_entry", kind, slot)
+        return self.g.leaf("entry", kind, slot, domain=value.shape[axis])
+
+    def dense(self, index: int) -> Changed:
+        """A changed value as an expression along its axis, columns put into their place."""
+        found = self.changed(index)
+        if not found.column:
+            return found
+        assert found.axis is not None
+        self.exit(index)
+        old = self.matrix(index, found.axis)
+        here = self.g.leaf("is_unit", "i1", domain=old.domain)
+        return Changed(self.g.apply("select", here, found.expr, old, kind=old.kind), found.axis)
+
+    def exit(self, index: int) -> None:
+        """A column leaves its axis: rows in which it differs go on."""
+        column = self.changed(index)
+        differs = self.g.apply("ne", column.expr, self.at_unit(index), kind="i1")
+        if differs not in self.program.exits:
+            self.program.exits.append(differs)
+
+    def vector(self, index: int) -> None:
+        """A parameter vector that candidates replace as a whole."""
+        slot = self.program.table("candidate", index)
+        size = self.base(index).shape[0]
+        self.values[index] = Changed(self.g.leaf("candidate", self.kind(index), slot, size), -1)
+        self.vectors.add(index)
+
+    # -- element-wise ---------------------------------------------------------------------
+
+    def _elementwise(self, node: Node) -> Changed:
+        output = self.base(node.outputs[0])
+        if output.dim() == 0 or output.shape[0] != self.program.num_rows:
+            raise Unfusable(f"{node.name}: the result has no rows")
+        if output.dim() == 1 and self.vectors.intersection(node.inputs):
+            raise Unfusable(f"{node.name} of changed vectors")
+        found = [self.changed(i) for i in dict.fromkeys(node.inputs) if i in self.values]
+        column = all(value.column for value in found)
+        axes = {value.axis for value in found} - {None}
+        if len(axes) > 1 or any(
+            self.base(i).dim() != output.dim()
+            for i in node.inputs
+            if i in self.values and i not in self.vectors
+        ):
+            raise Unfusable(f"{node.name}: changed operands vary along different axes")
+        axis = next(iter(axes), None) if axes else self._free_axis(node)
+        kind = self.kind(node.outputs[0])
+
+        def operand(ref: Ref) -> Expr:
+            if ref.index not in self.values:
+                return self.shared(ref.index, output.dim(), axis, column)
+            value = self.changed(ref.index) if column else self.dense(ref.index)
+            return value.expr
+
+        args, kwargs = node.filled(operand)
+        args += _keywords(node.name, kwargs)
+        expr = BUILD[node.name](self.g, args, kind)
+        return Changed(expr, axis if column or expr.domain is not None else None, column)
+
+    def _free_axis(self, node: Node) -> int | None:
+        """The axis along which unchanged operands spread values that vary by lane only."""
+        shape = self.base(node.outputs[0]).shape
+        wide = [d - len(shape) for d in range(1, len(shape)) if shape[d] > 1]
+        return wide[0] if len(wide) == 1 else None
+
+
+def _keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
+    """Keyword arguments that matter, in the place where the builders expect them."""
+    expected = {"add": "alpha", "sub": "alpha", "div": "rounding_mode", "addcmul": "value"}
+    ignored = {"_to_copy": kwargs.keys(), "clone": {"memory_format"}}.get(name, set())
+    rest = {key: value for key, value in kwargs.items() if key not in ignored}
+    place = expected.get(name)
+    found = [rest.pop(place)] if place in rest else []
+    if rest:
+        raise Unfusable(f"{name} with {', '.join(rest)}")
+    return found
+
+
+# Rules for operations that are not element-wise are registered by `rules`.
+Rule = Callable[[Translator, Node], None]
+_RULES: dict[str, Rule] = {}
+
+
+def register(rules: Mapping[str, Rule]) -> None:
+    """Add rules for operations."""
+    _RULES.update(rules)
