@@ -11,6 +11,7 @@ from hardstep.evaluation.base import (
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.explanation import Explanation
 from hardstep.evaluation.goals import goal_of
 from hardstep.evaluation.incremental import Incremental
 from hardstep.evaluation.isolation import isolated
@@ -21,6 +22,7 @@ __all__ = [
     "Candidates",
     "ClosureObjective",
     "Evaluator",
+    "Explanation",
     "FunctionObjective",
     "Incremental",
     "LossFunction",

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explained, forward_cost
 from hardstep.evaluation.isolation import isolated, reseed
 from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
 from hardstep.evaluation.onebyone import OneByOne
@@ -75,11 +76,29 @@ class Batched:
                 self.note = "batched"
                 return losses
         # A real fault of the model raises here too, and is not remembered.
-        one_by_one = OneByOne(memory_budget=self.memory_budget)
-        losses = one_by_one.losses(candidates, problem, spans)
+        known = self._sizes.get(problem.model, {}).get(_shapes(problem))
+        left = self.memory_budget - (known.peak if known else 0)
+        losses = OneByOne(memory_budget=max(1, left)).losses(candidates, problem, spans)
         self._refused[problem.model] = refused
         self.note = f"one candidate at a time: {refused}"
         return losses
+
+    def verdict(
+        self, candidates: Candidates, problem: Problem, span: Span, reason: str = ""
+    ) -> Verdict:
+        """Evaluate some candidates of a block and say how it was done."""
+        self.losses(candidates, problem, [span])
+        refused = self._refused.get(problem.model)
+        if refused is not None:
+            return Verdict("one at a time", "; ".join(filter(None, (reason, refused))), 1, Cost())
+        return Verdict("batched", reason, self._tile_size(candidates, problem, span), Cost())
+
+    def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
+        """Path, reason and cost of every parameter, and the memory of a step."""
+        forward = forward_cost(candidates, problem)
+        with LiveBytes() as live:
+            rows = explained(candidates, partial(self.verdict, candidates, problem))
+        return Explanation(rows, forward, live.peak)
 
     def _batched(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
@@ -93,19 +112,22 @@ class Batched:
 
     def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
         """Fixed by the model and the batch; the budget only lowers it when it must."""
-        shapes = str(tree_map(lambda leaf: getattr(leaf, "shape", None), problem.inputs))
-        measured = self._sizes.setdefault(problem.model, {})
-        if shapes not in measured:
-            measured[shapes] = _measure(candidates, problem)
+        shapes, known = _shapes(problem), self._sizes.setdefault(problem.model, {})
+        if shapes not in known:
+            known[shapes] = _measure(candidates, problem)
         size = self.tile or MAX_TILE
-        while self.tile is None and size > 1 and size * measured[shapes].usual > TILE_BYTES:
+        while self.tile is None and size > 1 and size * known[shapes].usual > TILE_BYTES:
             size //= 2
         own = changed_bytes(candidates, span)
         # The changed tensors are built from parts of their size before the forward pass runs.
-        bytes_each = own + max(own, measured[shapes].peak)
+        bytes_each = own + max(own, known[shapes].peak)
         while size > 1 and size * bytes_each > self.memory_budget:
             size //= 2
         return size
+
+
+def _shapes(problem: Problem) -> str:
+    return str(tree_map(lambda leaf: getattr(leaf, "shape", None), problem.inputs))
 
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:

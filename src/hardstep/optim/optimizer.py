@@ -17,8 +17,10 @@ from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import (
     Candidates,
     Evaluator,
+    Explanation,
     Incremental,
     LossFunction,
+    ModelObjective,
     Objective,
     goal_of,
 )
@@ -177,6 +179,23 @@ class PolyStep:
         """The losses of a proposal's probes, (P, V, K); arguments as for `step`."""
         goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
         return self._evaluate(proposal, goal)
+
+    def explain(self, inputs: Any, target: Any, loss_fn: LossFunction) -> Explanation:
+        """Print how a step on this batch is evaluated, and what it costs, per parameter.
+
+        Nothing is changed. The table is also returned, as an object with `rows`.
+        """
+        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, None, None)
+        if not isinstance(goal, ModelObjective) or not hasattr(self.evaluator, "explain"):
+            raise ConfigError(
+                "explain needs a model, a batch and an evaluator with a method explain, got "
+                f"{self.evaluator!r}"
+            )
+        with torch.no_grad():
+            explanation = self.evaluator.explain(self.candidates(self.propose()), goal.problem)
+        assert isinstance(explanation, Explanation)
+        print(explanation)
+        return explanation
 
     def advance(self, proposal: Proposal, losses: Tensor) -> float:
         """Finish a step: solve, shape the move, change the tensors. Returns the loss."""

@@ -30,7 +30,7 @@ class Generator:
         self.lanes = 8 if any(e.kind == "f64" for e in program.graph if e.op == "matrix") else 16
         self.v = Vectors(self.lanes)
         roots = [closing.difference for closing in program.closings]
-        self.needed = _reachable([*roots, *program.exits])
+        self.needed = reachable([*roots, *program.exits])
         self.guards = guards(self.needed, roots)
         self.names: dict[int, Value] = {}  # values per lane
         self.scratch_size = 0
@@ -145,7 +145,7 @@ end:
         if ("units", None) in self.program.tables:
             place = v.offset("i64", f"%p{self.program.tables['units', None]}", "%c")
             v.line(f"%unit = load i64, ptr {place}")
-        self._lanes_of(_reachable(self.program.exits), 0)
+        self._lanes_of(reachable(self.program.exits), 0)
         self.mask = self._mask()
         go = v.label("go")
         v.line(f"br i1 {v.any(self.mask)}, label %{go}, label %candidate_end")
@@ -173,7 +173,7 @@ end:
                 differs = v.binary("or", "i1", differs, self.names[id(other)])
             mask = v.binary("and", "i1", mask, differs)
         for condition in relevant_where(self.needed, self.program):
-            self._lanes_of(_reachable([condition]), 0)
+            self._lanes_of(reachable([condition]), 0)
             mask = v.binary("and", "i1", mask, self.names[id(condition)])
         return mask
 
@@ -370,7 +370,7 @@ end:
         v.line(f"store double {v.let(f'fadd double {before}, {total}')}, ptr {place}")
 
 
-def _reachable(roots: Iterable[Expr]) -> list[Expr]:
+def reachable(roots: Iterable[Expr]) -> list[Expr]:
     """Everything the roots need, arguments before those that use them."""
     found: dict[int, Expr] = {}
     stack = [(root, False) for root in roots]

@@ -98,20 +98,22 @@ class Kernel:
             self.tables.made[key] = choice.argsort(stable=True)
         return self.tables.made[key]
 
-    def tile_size(self, offsets: tuple[int, ...]) -> int:
+    def tile_size(self, offsets: tuple[int, ...], memory_budget: int) -> int:
         """Candidates at once: whole particles, as many as the tables made for them allow.
 
         Args:
             offsets: The shape of the candidates' offsets (particles, vertices, probes, dim).
+            memory_budget: Bytes that they may take.
         """
         _, vertices, probes, dim = offsets
         vertices *= probes
         item, size = 64 // self.plan.lanes, MAX_TILE
+        room = min(TABLE_BYTES, memory_budget)
         for entry in self.plan.entries:
             units = self.tables.written.values[entry.output].shape[1]
             each = {"column": 1.0, "spread": units * dim / vertices, "linear": dim / vertices}
             if entry.kind != "linear" or entry.slots[1] >= 0:
-                size = min(size, int(TABLE_BYTES / (each[entry.kind] * self.stride * item)))
+                size = min(size, int(room / (each[entry.kind] * self.stride * item)))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:

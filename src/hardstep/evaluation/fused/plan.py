@@ -40,6 +40,7 @@ class Plan:
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
     entries: list[Entry] = field(default_factory=list)
+    reach: str = ""  # what a candidate changes, in a few words
     text: str = ""
     lanes: int = 0
     scratch: int = 0
@@ -203,6 +204,8 @@ class _Builder:
         """Generate the kernel."""
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
+        reach = "one unit" if self.local is not None else "a whole layer"
+        self.plan.reach = reach if self.vector is None else "a vector"
         generator = Generator(self.t.program)
         self.plan.text = generator.text()
         self.plan.lanes, self.plan.scratch = generator.lanes, generator.scratch_size

@@ -1,42 +1,50 @@
 """The evaluator that computes what candidates change, and nothing else.
 
-Per step: record one base forward pass. Per tile of candidates of one block: carry their
-changes through the record, as columns while they stay columns, then as rows for the examples
-whose columns really differ, and as whole values only where no rule applies. A block that the
-rules cannot follow is evaluated in batches, and `notes` says why.
+Per step: record one base forward pass. Per block of parameters, the first of these that applies:
+
+    fused        the part of the record that the block reaches, compiled into one kernel
+    incremental  changes carried through it operation by operation, as columns while they stay
+                 columns, then as rows that differ, and as whole values where no rule applies
+    fallback     batches of whole forward passes, for what cannot be followed
+
+`notes` says which one a block took, `explain` also why and what it costs.
 """
 
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, plan
-from hardstep.evaluation.incremental.changes import (
-    Change,
-    Column,
-    Pairs,
-    Stacked,
-    changed_rows,
-    stacked,
-)
-from hardstep.evaluation.incremental.columns import column_rule
-from hardstep.evaluation.incremental.record import Node, Record, Ref, Refused, record
-from hardstep.evaluation.incremental.rows import rows_rule
-from hardstep.evaluation.incremental.vocabulary import SHAPE_ONLY
-from hardstep.evaluation.memory import halving, is_memory_error
-
-Found = TypeVar("Found")
+from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explained, forward_cost
+from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, nbytes, operations, plan
+from hardstep.evaluation.incremental.changes import Change, Stacked
+from hardstep.evaluation.incremental.record import Record, Refused, record
+from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.memory import LiveBytes, halving
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every row of it changed
 MAX_TILE = 1024
+FUSED, FOLLOWED = "fused", "incremental"
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step's candidates and record."""
+
+    candidates: Candidates
+    problem: Problem
+    record: Record
+    tables: Tables
+
+    def walk(self, span: Span) -> Walk:
+        """The part of the record that a block reaches."""
+        names = self.candidates.subspace.blocks[span.block].names
+        return Walk(self.record, [self.record.sources[name] for name in names])
 
 
 class Incremental:
@@ -61,39 +69,31 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
-        self._plans: dict[tuple[str, int], Plan | str] = {}
+        self._plans: dict[tuple[str, int, int], Plan | str] = {}
 
     def __repr__(self) -> str:
-        return f"Incremental(memory_budget={self.memory_budget})"
+        return f"Incremental(memory_budget={self.memory_budget}, fused={self.fused})"
 
     @property
     def note(self) -> str:
         """How the last step was evaluated, in a line."""
-        fast = {"fused": "incremental, fused", "incremental": "incremental"}
-        slow = {names: why for names, why in self.notes.items() if why not in fast}
-        if not slow:
-            every = all(why == "fused" for why in self.notes.values())
-            return fast["fused" if every else "incremental"]
-        names, why = next(iter(slow.items()))
-        return f"{len(slow)} of {len(self.notes)} blocks not incremental; {names[0]}: {why}"
+        slow = {names: why for names, why in self.notes.items() if why not in (FUSED, FOLLOWED)}
+        if slow:
+            names, why = next(iter(slow.items()))
+            return f"{len(slow)} of {len(self.notes)} blocks not incremental; {names[0]}: {why}"
+        return f"{FOLLOWED}, {FUSED}" if FUSED in self.notes.values() else FOLLOWED
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """Losses block by block."""
         written = self._record(candidates, problem)
         if isinstance(written, str):
             return self._without(candidates, problem, written)
+        step = _Step(candidates, problem, written, Tables(written))
         pieces = []
-        tables = Tables(written)
         for span in candidates.spans():
-            names = candidates.subspace.blocks[span.block].names
-            try:
-                walk = Walk(written, [written.sources[name] for name in names])
-                losses = self._fuse(candidates, walk, span, tables)
-                self.notes[names] = "incremental" if losses is None else "fused"
-                pieces.append(self._block(candidates, walk, span) if losses is None else losses)
-            except Refused as reason:
-                self.notes[names] = str(reason)
-                pieces.append(self.fallback.losses(candidates, problem, [span]))
+            losses, note = self._span(step, span)
+            self.notes[candidates.subspace.blocks[span.block].names] = note
+            pieces.append(losses)
         return torch.cat(pieces)
 
     def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
@@ -111,177 +111,78 @@ class Incremental:
         self.notes = {block.names: reason for block in candidates.subspace.blocks}
         return self.fallback.losses(candidates, problem)
 
-    def _fuse(
-        self, candidates: Candidates, walk: "Walk", span: Span, tables: Tables
-    ) -> Tensor | None:
-        """Losses from a compiled kernel, or nothing where there is none."""
-        planned = self._plan(candidates, walk, span)
-        if isinstance(planned, str):
-            return None
-        kernel = Kernel(planned, tables)
-        pieces = []
-        for tile in span.tiles(kernel.tile_size(candidates.offsets.shape)):
-            try:
-                sums = kernel.sums(candidates, tile)
-            except Unfusable:  # of these candidates, not of the operations
-                return None
-            env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
-            pieces.append(walk.finish(env, planned.after, None, tile.end - tile.start))
-        return torch.cat(pieces)
+    def _span(self, step: _Step, span: Span) -> tuple[Tensor, str]:
+        """Losses of a block, and how they were found or why they had to be found otherwise."""
+        try:
+            walk = step.walk(span)
+            planned = self._plan(step, walk, span)
+            if isinstance(planned, Plan):
+                try:
+                    return self._fused(step, walk, planned, span), FUSED
+                except Unfusable:  # these candidates, not the operations
+                    pass
+            return self._followed(step, walk, span), FOLLOWED
+        except Refused as reason:
+            return self.fallback.losses(step.candidates, step.problem, [span]), str(reason)
 
-    def _plan(self, candidates: Candidates, walk: "Walk", span: Span) -> Plan | str:
-        """A block's plan, made once for the same operations, or why there is none."""
+    def _plan(self, step: _Step, walk: Walk, span: Span) -> Plan | str:
+        """A block's kernel, planned once for the same operations, or why there is none."""
         if not self.fused:
-            return "switched off"
-        key = (walk.record.signature, span.block)
+            return "kernels are switched off"
+        key = (step.record.signature, span.block, step.candidates.offsets.shape[-1])
         if key not in self._plans:
             try:
-                self._plans[key] = plan(candidates, walk.record, walk.nodes, span)
+                self._plans[key] = plan(step.candidates, step.record, walk.nodes, span)
             except Unfusable as reason:
                 self._plans[key] = str(reason)
         return self._plans[key]
 
-    def _block(self, candidates: Candidates, walk: "Walk", span: Span) -> Tensor:
-        size = min(MAX_TILE, max(1, TILE_BYTES // walk.largest))
-        size = max(1, min(size, self.memory_budget // walk.largest))
-        run = partial(walk.losses, candidates)
+    def _fused(self, step: _Step, walk: Walk, planned: Plan, span: Span) -> Tensor:
+        kernel = Kernel(planned, step.tables)
+
+        def run(tile: Span) -> Tensor:
+            sums = kernel.sums(step.candidates, tile)
+            env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
+            return walk.finish(env, planned.after, None, tile.end - tile.start)
+
+        size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         return torch.cat([halving(run, tile) for tile in span.tiles(size)])
 
+    def _followed(self, step: _Step, walk: Walk, span: Span) -> Tensor:
+        run = partial(walk.losses, step.candidates)
+        return torch.cat([halving(run, tile) for tile in span.tiles(self._tile(walk))])
 
-class Walk:
-    """The part of a record that some parameters reach, ready to carry changes through."""
+    def _tile(self, walk: Walk) -> int:
+        size = min(MAX_TILE, max(1, TILE_BYTES // walk.largest))
+        return max(1, min(size, self.memory_budget // walk.largest))
 
-    def __init__(self, written: Record, sources: list[int]) -> None:
-        self.record = written
-        self.sources = sources
-        self.nodes: list[Node] = []
-        reached = set(sources)
-        for node in written.nodes:
-            if node.name in SHAPE_ONLY or not reached.intersection(node.inputs):
-                continue
-            if -1 in node.outputs:
-                raise Refused(f"a value that depends on it reaches Python through {node.name}")
-            self.nodes.append(node)
-            reached.update(node.outputs)
-        self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
-        affected = [self.base(i) for node in self.nodes for i in node.outputs]
-        sizes = [value.numel() * value.element_size() for value in affected]
-        self.largest = max([1, *sizes])
+    # -- explaining -------------------------------------------------------------------------
 
-    def base(self, index: int) -> Tensor:
-        """A recorded base value."""
-        return self.record.values[index]
+    def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
+        """Path, reason and cost of every parameter, and the memory of a step."""
+        forward = forward_cost(candidates, problem)
+        with LiveBytes() as live:
+            written = self._record(candidates, problem)
+            if isinstance(written, str):
+                without = partial(self.fallback.verdict, candidates, problem, reason=written)
+                rows = explained(candidates, without)
+            else:
+                step = _Step(candidates, problem, written, Tables(written))
+                rows = explained(candidates, partial(self._verdict, step))
+        return Explanation(rows, forward, live.peak)
 
-    def losses(self, candidates: Candidates, tile: Span) -> Tensor:
-        """The losses of a tile."""
-        num = tile.end - tile.start
-        env = self._start(candidates, tile)
-        later = self._columns(env)
-        return self.finish(env, later, self._pairs(env, later, num), num)
-
-    def finish(
-        self, env: dict[int, Change], later: list[Node], pairs: Pairs | None, num: int
-    ) -> Tensor:
-        """Carry changes through the rest of the record, up to the loss."""
-        self._rest(env, later, pairs, num)
-        result = env.get(self.record.result)
-        if result is None:
-            return self.base(self.record.result).reshape(()).expand(num)
-        return stacked(self.base(self.record.result), result, num, pairs).values.reshape(num)
-
-    def _start(self, candidates: Candidates, tile: Span) -> dict[int, Change]:
-        local = candidates.local(tile)
-        if local is not None:
-            return {
-                self.record.sources[name]: Column(0, unit, rows)
-                for name, (unit, rows) in local.items()
-            }
-        changed = candidates.changed(tile)
-        return {self.record.sources[name]: Stacked(value) for name, value in changed.items()}
-
-    def _columns(self, env: dict[int, Change]) -> list[Node]:
-        """Carry columns as far as they go; returns the nodes that need more."""
-        later: list[Node] = []
-        waiting: set[int] = set()
-        for node in self.nodes:
-            if waiting.isdisjoint(node.inputs):
-                change = self._try(node, column_rule, node, env, self.base)
-                if change is not None:
-                    env[node.outputs[0]] = change
-                    continue
-            later.append(node)
-            waiting.update(node.outputs)
-        return later
-
-    @staticmethod
-    def _try(node: Node, rule: Callable[..., Found], *arguments: Any) -> Found:
-        """Apply a rule; whatever it cannot do is a reason to fall back, never to fail."""
-        try:
-            return rule(*arguments)
-        except Refused:
-            raise
-        except Exception as error:
-            if is_memory_error(error):
-                raise
-            raise Refused(f"{node.name}: {str(error)[:120]}") from error
-
-    def _pairs(self, env: Mapping[int, Change], later: list[Node], num: int) -> Pairs | None:
-        """The (candidate, row) pairs in which any column leaving its axis differs."""
-        exits = {i for node in later for i in node.inputs if isinstance(env.get(i), Column)}
-        mask: Tensor | None = None
-        for index in sorted(exits):
-            column, value = env[index], self.base(index)
-            assert isinstance(column, Column)
-            if column.axis == 0 or value.dim() < 2:
-                continue
-            differs = changed_rows(value, column)
-            if mask is None:
-                mask = differs
-            elif mask.shape == differs.shape:
-                mask = mask | differs
-        if mask is None:
-            return None
-        if not bool(mask.any()):
-            mask[0, 0] = True  # operations on no rows at all are not always defined
-        candidate, row = mask.nonzero(as_tuple=True)
-        return Pairs(candidate, row, num, mask.shape[1])
-
-    def _rest(
-        self, env: dict[int, Change], later: list[Node], pairs: Pairs | None, num: int
-    ) -> None:
-        number = {node.outputs: n for n, node in enumerate(self.nodes)}
-        for node in later:
-            if any(index in env for index in node.inputs):
-                results = None
-                if pairs is not None:
-                    results = self._try(node, rows_rule, node, env, self.base, pairs)
-                if results is None:
-                    results = self._try(node, self._stacked, node, env, pairs, num)
-                env.update(zip(node.outputs, results, strict=True))
-            for index in node.inputs:
-                if self.last_use[index] == number[node.outputs]:
-                    env.pop(index, None)
-
-    def _stacked(
-        self, node: Node, env: Mapping[int, Change], pairs: Pairs | None, num: int
-    ) -> tuple[Change, ...]:
-        """Any operation, over one whole value per candidate."""
-        if node.func is None:
-            raise Refused("an operation in place has no functional form")
-        changed = sorted({index for index in node.inputs if index in env})
-        place = {index: n for n, index in enumerate(changed)}
-
-        def call(*values: Tensor) -> Any:
-            def operand(leaf: Ref) -> Tensor:
-                found = place.get(leaf.index)
-                return self.base(leaf.index) if found is None else values[found]
-
-            args, kwargs = node.filled(operand)
-            if node.name == "native_batch_norm" and args[5]:
-                args[3:5] = None, None  # batch statistics: the running ones are only written
-            return node.func(*args, **kwargs)
-
-        inputs = [stacked(self.base(i), env[i], num, pairs).values for i in changed]
-        result = vmap(call)(*inputs)
-        outputs = result if isinstance(result, tuple | list) else (result,)
-        return tuple(Stacked(out) for out in outputs)
+    def _verdict(self, step: _Step, span: Span) -> Verdict:
+        """Evaluate some candidates of a block and say how it was done."""
+        _, note = self._span(step, span)
+        if note not in (FUSED, FOLLOWED):
+            return self.fallback.verdict(step.candidates, step.problem, span, reason=note)
+        walk = step.walk(span)
+        planned = self._plan(step, walk, span)
+        if note == FUSED and isinstance(planned, Plan):
+            size = Kernel(planned, step.tables).tile_size(
+                step.candidates.offsets.shape, self.memory_budget
+            )
+            cost = Cost(operations(planned.program), nbytes(planned.program))
+            return Verdict(f"fused, {planned.reach}", "", size, cost)
+        reason = planned if isinstance(planned, str) else "some candidates change two units"
+        return Verdict("operation by operation", reason, self._tile(walk), Cost())
