@@ -4,8 +4,8 @@ Rows in which nothing differs are skipped when the kernel runs, so it usually do
 """
 
 from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.generate import BYTES, REDUCTIONS, reachable
 from hardstep.evaluation.fused.leaves import LEAVES
+from hardstep.evaluation.fused.schedule import BYTES, REDUCTIONS, reachable
 from hardstep.evaluation.fused.translate import Program
 
 _READS = {"lane", "at_unit", "matrix", "column"}  # one number per row

@@ -7,19 +7,16 @@ stage by stage: values per lane, products, loops over axes
 add the differences of the loss to the candidate's sum
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from hardstep.evaluation.fused.expressions import Expr
 from hardstep.evaluation.fused.leaves import LEAVES, read
 from hardstep.evaluation.fused.operations import emit, extreme
 from hardstep.evaluation.fused.products import declare_product
-from hardstep.evaluation.fused.relevance import guards, relevant_where
+from hardstep.evaluation.fused.relevance import relevant_where
+from hardstep.evaluation.fused.schedule import BYTES, REDUCTIONS, Loop, Schedule, reachable
 from hardstep.evaluation.fused.translate import Program
 from hardstep.evaluation.fused.vectors import ELEMENT, Value, Vectors
-
-BYTES = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}
-REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
 
 
 class Generator:
@@ -29,64 +26,12 @@ class Generator:
         self.program = program
         self.lanes = 8 if any(e.kind == "f64" for e in program.graph if e.op == "matrix") else 16
         self.v = Vectors(self.lanes)
-        roots = [closing.difference for closing in program.closings]
-        self.needed = reachable([*roots, *program.exits])
-        self.guards = guards(self.needed, roots)
+        self.schedule = Schedule(program, self.lanes)
+        self.counts = {
+            product: self.v.variable("i64", scalar=True) for product in self.schedule.changes
+        }
         self.names: dict[int, Value] = {}  # values per lane
-        self.scratch_size = 0
-        self.places: dict[int, int] = {}  # scratch offsets of values that outlive their loop
         self.functions: dict[str, str] = {}
-        self.plan()
-
-    # -- what goes where --------------------------------------------------------------------
-
-    def plan(self) -> None:
-        """Sort expressions into stages and loops, and find room for what outlives a loop."""
-        self.per_lane: dict[int, list[Expr]] = defaultdict(list)
-        self.loops: dict[tuple[int, int], list[Expr]] = defaultdict(list)
-        self.products: dict[int, list[Expr]] = defaultdict(list)
-        for expr in self.needed:
-            if expr.op == "product":
-                self.products[expr.stage].append(expr)
-                self._reserve(expr, expr.domain)
-                change = expr.args[0]
-                assert change.domain is not None
-                self.loops[change.stage, change.domain].append(expr)
-                self._reserve_list(expr, change.domain)
-            elif expr.op in REDUCTIONS:
-                domain = expr.args[0].domain
-                assert domain is not None
-                self.loops[expr.stage - 1, domain].append(expr)
-            elif expr.domain is None:
-                self.per_lane[expr.stage].append(expr)
-            else:
-                self.loops[expr.stage, expr.domain].append(expr)
-        for consumer in self.needed:
-            stage = self._loop_stage(consumer)
-            for arg in consumer.args:
-                outlives = arg.domain is not None and arg.stage < stage
-                if outlives and arg.op not in LEAVES and id(arg) not in self.places:
-                    self._reserve(arg, arg.domain)
-        self.num_stages = 1 + max(e.stage for e in self.needed)
-
-    @staticmethod
-    def _loop_stage(expr: Expr) -> int:
-        return expr.stage - (expr.op in REDUCTIONS or expr.op == "product")
-
-    def _reserve(self, expr: Expr, num: int | None) -> None:
-        assert num is not None
-        self.places[id(expr)] = self._room(num * self.lanes * BYTES[expr.kind])
-
-    def _reserve_list(self, expr: Expr, num: int) -> None:
-        """Room for what differs: a list of vectors, the indices they stand at."""
-        self.lists = getattr(self, "lists", {})
-        changes = self._room(num * self.lanes * BYTES[expr.kind])
-        self.lists[id(expr)] = (changes, self._room(num * 8), self.v.variable("i64", scalar=True))
-
-    def _room(self, size: int) -> int:
-        place = self.scratch_size
-        self.scratch_size += -(-size // 64) * 64
-        return place
 
     # -- text -------------------------------------------------------------------------------
 
@@ -151,12 +96,12 @@ end:
         v.line(f"br i1 {v.any(self.mask)}, label %{go}, label %candidate_end")
         v.block(go)
         self.block = go
-        for stage in range(self.num_stages):
-            self._lanes_of(self.per_lane[stage], stage)
-            for product in self.products[stage]:
+        for stage in range(self.schedule.num_stages):
+            self._lanes_of(self.schedule.per_lane[stage], stage)
+            for product in self.schedule.products[stage]:
                 self._multiply(product)
-            for domain in sorted({d for s, d in self.loops if s == stage}):
-                self._loop(stage, domain)
+            for loop in self.schedule.loops[stage].values():
+                self._loop(loop)
         for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
             self._add_up(slot, closing.difference)
         v.line("br label %candidate_end")
@@ -172,7 +117,7 @@ end:
             for other in self.program.exits[1:]:
                 differs = v.binary("or", "i1", differs, self.names[id(other)])
             mask = v.binary("and", "i1", mask, differs)
-        for condition in relevant_where(self.needed, self.program):
+        for condition in relevant_where(self.schedule.needed, self.program):
             self._lanes_of(reachable([condition]), 0)
             mask = v.binary("and", "i1", mask, self.names[id(condition)])
         return mask
@@ -189,12 +134,12 @@ end:
 
     # -- loops over an axis -----------------------------------------------------------------
 
-    def _loop(self, stage: int, domain: int) -> None:
-        v, exprs = self.v, self.loops[stage, domain]
+    def _loop(self, loop: Loop) -> None:
+        v, exprs = self.v, loop.exprs
         sums = {id(e): self._start(e) for e in exprs if e.op in REDUCTIONS}
         for expr in exprs:
             if expr.op == "product":
-                v.line(f"store i64 0, ptr {self.lists[id(expr)][2]}")
+                v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
         label, after = v.label("axis"), v.label("after")
         j, following = v.name(), v.name()
         v.line(f"br label %{label}")
@@ -203,15 +148,15 @@ end:
         local: dict[int, Value] = {}
         for expr in exprs:
             if expr.op in REDUCTIONS:
-                self._reduce(expr, sums[id(expr)], local, j)
+                self._reduce(expr, sums[id(expr)], self._value(expr.args[0], loop, local, j), j)
             elif expr.op == "product":
-                self._list(expr, self._value(expr.args[0], stage, local, j), j)
+                self._list(expr, self._value(expr.args[0], loop, local, j), j)
             else:
-                value = self._value(expr, stage, local, j)
-                if id(expr) in self.places:
+                value = self._value(expr, loop, local, j)
+                if id(expr) in self.schedule.places:
                     self._keep(expr, value, j)
         v.line(f"{following} = add i64 {j}, 1")
-        done = v.let(f"icmp eq i64 {following}, {domain}")
+        done = v.let(f"icmp eq i64 {following}, {loop.domain}")
         v.line(f"br i1 {done}, label %{after}, label %{label}")
         v.block(after)
         self.block = after
@@ -221,7 +166,7 @@ end:
                 kind = expr.kind
                 self.names[id(expr)] = v.let(f"load {v.type(kind)}, ptr {variable}")
 
-    def _value(self, expr: Expr, stage: int, local: dict[int, Value], j: Value) -> Value:
+    def _value(self, expr: Expr, loop: Loop, local: dict[int, Value], j: Value) -> Value:
         """An expression at index j: computed, kept from an earlier loop, or read."""
         if expr.domain is None:
             return self.names[id(expr)]
@@ -230,12 +175,12 @@ end:
         v = self.v
         if expr.op in LEAVES:
             found = read(v, expr, j)
-        elif expr.stage < stage or expr.op == "product":
+        elif self.schedule.loop_of[id(expr)] is not loop or expr.op == "product":
             found = v.load(expr.kind, self._address(expr, j), BYTES[expr.kind])
         elif expr.op == "lookup":
             found = self._look_up(expr, j)
         else:
-            args = [self._value(arg, stage, local, j) for arg in expr.args]
+            args = [self._value(arg, loop, local, j) for arg in expr.args]
             found = emit(v, expr, args)
         local[id(expr)] = found
         return found
@@ -243,7 +188,7 @@ end:
     def _address(self, expr: Expr, j: Value) -> Value:
         v = self.v
         bytes_in = v.let(f"mul i64 {j}, {self.lanes * BYTES[expr.kind]}")
-        bytes_in = v.let(f"add i64 {bytes_in}, {self.places[id(expr)]}")
+        bytes_in = v.let(f"add i64 {bytes_in}, {self.schedule.places[id(expr)]}")
         return v.let(f"getelementptr i8, ptr %scratch, i64 {bytes_in}")
 
     def _keep(self, expr: Expr, value: Value, j: Value) -> None:
@@ -287,11 +232,8 @@ end:
             variables.append(variable)
         return tuple(variables)
 
-    def _reduce(
-        self, expr: Expr, variables: tuple[Value, ...], local: dict[int, Value], j: Value
-    ) -> None:
+    def _reduce(self, expr: Expr, variables: tuple[Value, ...], new: Value, j: Value) -> None:
         v, kind = self.v, expr.args[0].kind
-        new = self._value(expr.args[0], expr.stage - 1, local, j)
         old = v.let(f"load {v.type(kind)}, ptr {variables[0]}")
         if expr.op == "total":
             result = v.binary("fadd", kind, old, new)
@@ -316,46 +258,50 @@ end:
     def _list(self, expr: Expr, change: Value, j: Value) -> None:
         """Append what differs at j in some lane that goes on."""
         v = self.v
-        changes, indices, count = self.lists[id(expr)]
+        changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
         n = v.let(f"load i64, ptr {count}")
         differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
         some = v.any(v.binary("and", "i1", differs, self.mask))
         at = v.let(f"mul i64 {n}, {self.lanes * BYTES[expr.kind]}")
-        at = v.let(f"add i64 {at}, {changes}")
+        at = v.let(f"add i64 {at}, {changes.vectors}")
         v.store(expr.kind, change, v.let(f"getelementptr i8, ptr %scratch, i64 {at}"), 4)
-        place = v.let(f"getelementptr i8, ptr %scratch, i64 {indices}")
+        place = v.let(f"getelementptr i8, ptr %scratch, i64 {changes.indices}")
         v.line(f"store i64 {j}, ptr {v.offset('i64', place, n)}")
         more = v.let(f"zext i1 {some} to i64")
         v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
 
     def _multiply(self, expr: Expr) -> None:
+        """A product, unless nothing looks at it in these rows."""
         v = self.v
-        weight, base = expr.data
-        changes, indices, count = self.lists[id(expr)]
-        name, text = declare_product(self.lanes, expr.kind, expr.domain or 1)
-        self.functions[name] = text
-        v.intrinsics.update(line for line in text.splitlines() if line.startswith("declare"))
-        self.functions[name] = "\n".join(
-            line for line in text.splitlines() if not line.startswith("declare")
-        )
-        skip = v.label("skip")
-        guard = self.guards.get(id(expr))
+        skip, guard = v.label("skip"), self.schedule.guards.get(id(expr))
         if guard is not None:
             here = v.binary("and", "i1", self.names[id(guard)], self.mask)
             go = v.label("some")
             v.line(f"br i1 {v.any(here)}, label %{go}, label %{skip}")
             v.block(go)
-        n = v.let(f"load i64, ptr {count}")
-        pointers = [
-            v.let(f"getelementptr i8, ptr %scratch, i64 {place}")
-            for place in (indices, changes, self.places[id(expr)])
-        ]
-        start = v.offset(expr.kind, f"%p{base}", "%r")
-        arguments = f"i64 {n}, ptr {pointers[0]}, ptr {pointers[1]}, ptr %p{weight}"
-        v.line(f"call void {name}({arguments}, ptr {start}, i64 %stride, ptr {pointers[2]})")
+            self.block = go
+        if id(expr) in self.schedule.private:
+            self._loop(self.schedule.private[id(expr)])
+        self._call_product(expr)
         v.line(f"br label %{skip}")
         v.block(skip)
         self.block = skip
+
+    def _call_product(self, expr: Expr) -> None:
+        v = self.v
+        weight, base = expr.data
+        changes = self.schedule.changes[id(expr)]
+        name, text, intrinsics = declare_product(self.lanes, expr.kind, expr.domain or 1)
+        self.functions[name] = text
+        v.intrinsics |= intrinsics
+        n = v.let(f"load i64, ptr {self.counts[id(expr)]}")
+        places = (changes.indices, changes.vectors, self.schedule.places[id(expr)])
+        listed, vectors, out = (
+            v.let(f"getelementptr i8, ptr %scratch, i64 {place}") for place in places
+        )
+        start = v.offset(expr.kind, f"%p{base}", "%r")
+        arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{weight}"
+        v.line(f"call void {name}({arguments}, ptr {start}, i64 %stride, ptr {out})")
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""
@@ -368,19 +314,3 @@ end:
         place = v.offset("f64", f"%p{slot}", "%c")
         before = v.let(f"load double, ptr {place}")
         v.line(f"store double {v.let(f'fadd double {before}, {total}')}, ptr {place}")
-
-
-def reachable(roots: Iterable[Expr]) -> list[Expr]:
-    """Everything the roots need, arguments before those that use them."""
-    found: dict[int, Expr] = {}
-    stack = [(root, False) for root in roots]
-    while stack:
-        expr, ready = stack.pop()
-        if id(expr) in found:
-            continue
-        if ready:
-            found[id(expr)] = expr
-        else:
-            stack.append((expr, True))
-            stack.extend((arg, False) for arg in reversed(expr.args))
-    return list(found.values())

@@ -208,5 +208,5 @@ class _Builder:
         self.plan.reach = reach if self.vector is None else "a vector"
         generator = Generator(self.t.program)
         self.plan.text = generator.text()
-        self.plan.lanes, self.plan.scratch = generator.lanes, generator.scratch_size
+        self.plan.lanes, self.plan.scratch = generator.lanes, generator.schedule.scratch
         return self.plan

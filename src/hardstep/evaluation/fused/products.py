@@ -9,8 +9,8 @@ from hardstep.evaluation.fused.vectors import ELEMENT, Vectors
 TILE = 12  # vectors of sums; the change and the weights need registers too
 
 
-def declare_product(lanes: int, kind: str, num: int) -> tuple[str, str]:
-    """Name and text of the function for this number of outputs."""
+def declare_product(lanes: int, kind: str, num: int) -> tuple[str, str, set[str]]:
+    """Name and text of the function for this number of outputs, and the intrinsics it uses."""
     tiles = -(-num // TILE)
     size, wider = divmod(num, tiles)  # `wider` tiles have one output more
     v = Vectors(lanes)
@@ -23,7 +23,7 @@ def declare_product(lanes: int, kind: str, num: int) -> tuple[str, str]:
     body = "\n".join(v.body)
     signature = "i64 %count, ptr %list, ptr %changes, ptr %weight, ptr %base, i64 %stride, ptr %out"
     text = f"define internal void {name}({signature}) #0 {{\nentry:\n{body}\n  ret void\n}}"
-    return name, "\n".join([text, *sorted(v.intrinsics)])
+    return name, text, v.intrinsics
 
 
 def _tiles(v: Vectors, kind: str, num: int, start: int, count: int, width: int, part: int) -> None:

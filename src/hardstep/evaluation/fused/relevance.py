@@ -8,7 +8,8 @@ from hardstep.evaluation.fused.translate import Program
 SOURCES = {"column", "linear", "spread"}
 
 
-def _consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
+def consumers_of(needed: list[Expr]) -> dict[int, list[Expr]]:
+    """The expressions that use an expression, by its id."""
     found: dict[int, list[Expr]] = defaultdict(list)
     for expr in needed:
         for arg in dict.fromkeys(expr.args):
@@ -25,7 +26,7 @@ def _only_under(expr: Expr, consumer: Expr) -> Expr | None:
 
 def guards(needed: list[Expr], roots: list[Expr]) -> dict[int, Expr]:
     """Conditions per lane outside which a product's result is never looked at."""
-    consumers = _consumers(needed)
+    consumers = consumers_of(needed)
     found = {}
     for expr in needed:
         if expr.op != "product" or expr in roots:
@@ -44,7 +45,7 @@ def relevant_where(needed: list[Expr], program: Program) -> list[Expr]:
     changed = _changed(needed)
     need: dict[int, frozenset[int]] = {}
     conditions: dict[int, Expr] = {}
-    consumers = _consumers(needed)
+    consumers = consumers_of(needed)
     roots = {id(closing.difference) for closing in program.closings}
     exits = {id(expr) for expr in program.exits}
     for expr in reversed(needed):

@@ -277,25 +277,20 @@ def _choice(t: Translator, index: int) -> Expr:
 
 
 def _chosen(t: Translator, bundle: Bundle, choice: Expr, out: int) -> Expr:
-    changed_choice = choice.op != "lane"
-    size = t.base(out).shape[-1]
-    kind = t.kind(out)
-    result: Expr | None = (
-        None
-        if changed_choice
-        else t.g.leaf("matrix", kind, t.program.table("matrix", out), domain=size)
-    )
+    """The part that each row chooses; rows keep their base value if theirs did not change."""
+    kind, fixed = t.kind(out), choice.op == "lane"
+    slot = t.program.table("matrix", out)
+    result = t.g.leaf("matrix", kind, slot, domain=t.base(out).shape[-1])
     for number, part in enumerate(bundle.parts):
-        if not isinstance(part, Changed) and not changed_choice:
-            continue
         if isinstance(part, Changed):
             value = part.expr
+        elif fixed:
+            continue
         else:
-            slot = t.program.table("matrix", part)
-            value = t.g.leaf("matrix", kind, slot, domain=size)
+            value = t.matrix(part)
+        # Every part under its own condition, so that none is computed where it is not chosen.
         here = t.g.apply("eq", choice, t.g.constant(number, "i64"), kind="i1")
-        result = value if result is None else t.g.apply("select", here, value, result, kind=kind)
-    assert result is not None
+        result = t.g.apply("select", here, value, result, kind=kind)
     return result
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.isolation import isolated, reseed
@@ -42,6 +41,9 @@ class Ref:
     """A recorded value, by number."""
 
     index: int
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        refs, ref_kwargs = tree_map(self._ref, (tuple(args), kwargs))
-        inputs = tuple(
-            leaf.index for leaf in tree_flatten((refs, ref_kwargs))[0] if isinstance(leaf, Ref)
-        )
+        found: list[int] = []
+        refs = tuple(self._ref(argument, found) for argument in args)
+        ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
+        inputs = tuple(found)
         written = _written(func, args, kwargs)
         for tensor in written:
             self._before_write(tensor)
@@ -198,12 +200,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.seen[key] = numbers
         return result
 
-    def _ref(self, leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        index = self.number(leaf)
+    def _ref(self, argument: Any, found: list[int]) -> Any:
+        """The argument with references for tensors, whose numbers are added to `found`."""
+        if isinstance(argument, list | tuple):  # never deep, so no need for torch's tree_map
+            return [self._ref(item, found) for item in argument]
+        if not isinstance(argument, Tensor):
+            return argument
+        index = self.number(argument)
         if index == _STALE:
             raise Refused("the forward pass reads a tensor after writing to a view of it")
+        found.append(index)
         return Ref(index)
 
     def _before_write(self, tensor: Tensor) -> None:
