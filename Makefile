@@ -1,11 +1,13 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
+# make bench-step   time a step against the published package, on an otherwise idle machine
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?=
+ARGS   ?=
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench-step clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
@@ -17,6 +19,9 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+bench-step: $(VENV)/.installed
+	PYTHONPATH=benchmarks $(BIN)/python -m bench_step $(ARGS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(call create)
@@ -37,4 +42,4 @@ test -x $(BIN)/python || { echo "creating $(VENV) and installing"; $(PYTHON) -m 
 endef
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-bench

@@ -14,17 +14,33 @@ from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperat
 from hardstep.subspaces import Full, RowWise
 
 
-def general(steps: int, rank: int = 8, step_radius: float = 0.25) -> Settings:
+def general(
+    steps: int,
+    rank: int = 8,
+    step_radius: float = 0.25,
+    probe_radius: float = 2.0,
+    redraw: int | None = None,
+) -> Settings:
     """Ours: cold, short steps that shrink over the run. A good start for any network.
 
     Nearly every row is saturated, so each particle goes toward its best direction by about
     the step radius, however large the difference in loss. The temperature suits losses of
-    order one, such as cross-entropy.
+    order one, such as cross-entropy. Wide layers gain from directions redrawn every few steps:
+    fixed ones never leave a small part of their space (see `wide`).
     """
-    end = 0.03 * step_radius
     return Settings(
-        subspace=RowWise(rank=rank), step_radius=Length(Cosine(step_radius, end, steps))
+        subspace=RowWise(rank=rank, redraw=redraw),
+        step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),
+        probe_radius=Length(probe_radius),
     )
+
+
+def wide(steps: int, rank: int = 4) -> Settings:
+    """Ours for layers of hundreds of inputs, such as MNIST's: shorter steps, fresh directions.
+
+    Chosen on MNIST validation with the spiking network (docs/choosing.md).
+    """
+    return general(steps, rank=rank, step_radius=0.07, probe_radius=1.0, redraw=10)
 
 
 def snn(steps: int) -> Settings:

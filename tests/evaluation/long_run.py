@@ -12,7 +12,7 @@ import torch
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sparse
 
 from .random_models import draw
-from .test_incremental import check_losses
+from .test_incremental import FAST, check_losses
 
 SUBSPACES = (
     RowWise(2),
@@ -29,15 +29,20 @@ def main() -> None:
     """Run and print."""
     torch.set_num_threads(1)
     first, count = (int(a) for a in (sys.argv[1:] + ["1000", "500"][len(sys.argv) - 1 :])[:2])
-    notes, parts, ties = collections.Counter(), collections.Counter(), 0
+    notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     for seed in range(first, first + count):
         problem, names = draw(seed)
         evaluator, num_ties = check_losses(problem, names, SUBSPACES[seed % 7], torch.float64)
         ties += num_ties
-        notes.update(evaluator.notes.values())
+        fast += FAST.issuperset(evaluator.notes.values())
+        notes.update(note if note in FAST else "fallback" for note in evaluator.notes.values())
         parts.update(set(names))
     print(f"{count} models agree; {ties} losses differ, each a proven tie")
-    print(f"{notes['incremental']} of {sum(notes.values())} blocks incremental")
+    print(f"{fast} of {count} models wholly on a fast path ({fast / count:.0%})")
+    print(
+        f"of {sum(notes.values())} blocks of parameters {notes['fused']} were fused, "
+        f"{notes['incremental']} followed operation by operation, {notes['fallback']} fell back"
+    )
     for name, times in sorted(parts.items()):
         print(f"{times:5d}  {name}")
 

@@ -140,6 +140,91 @@ def sorted_features(m, x):
     return m.fc(x).sort(dim=1).values.cumsum(dim=1)
 
 
+def over_features(m, x):
+    """A recurrent layer that reads the features one after the other."""
+    return m.recurrent(x[:, :, None])[0][:, -1]
+
+
+def multihead(m, x):
+    """torch's attention, features as tokens."""
+    tokens = m.fc(x[:, :, None])
+    mixed, _ = m.attention(tokens, tokens, tokens, need_weights=False)
+    return (tokens + mixed).mean(dim=1)
+
+
+def embedded(m, x):
+    """A row of an embedding per example, chosen by how many features are positive."""
+    return m.table((x > 0).sum(dim=1)) + m.fc(x)
+
+
+def from_the_end(m, x):
+    """Rows of a parameter, counted from its end."""
+    return m.table[-1 - m.gate(x).argmax(dim=1)] * m.fc(x)
+
+
+def experts(m, x):
+    outputs = torch.stack([expert(x) for expert in m.experts], dim=-2)
+    chosen = m.gate(x).argmax(dim=-1)[:, None, None]
+    return torch.take_along_dim(outputs, chosen, dim=-2).squeeze(-2)
+
+
+def experts_by_where(m, x):
+    chosen = m.gate(x).argmax(dim=1, keepdim=True)
+    result = m.experts[0](x)
+    for number, expert in enumerate(m.experts):
+        result = torch.where(chosen == number, expert(x), result)
+    return result
+
+
+def by_sign(m, x):
+    """Two layers, one per kind of example."""
+    return torch.where(x.sum(dim=1, keepdim=True) > 0, m.fc(x), m.out(x))
+
+
+def gated(m, x):
+    """One unit that scales all the others."""
+    return torch.sigmoid(m.gate(x)) * m.fc(x)
+
+
+def siamese(m, x):
+    return (m.fc(x) - m.fc(x.flip(1))).abs()
+
+
+def soft_keys(m, x):
+    return torch.softmax(x @ m.keys.t(), dim=-1) @ m.values
+
+
+def rms_norm(m, x):
+    h = m.fc(x)
+    return h / (h.pow(2).mean(dim=-1, keepdim=True) + 1e-2).sqrt() * m.gain
+
+
+def counted(m, x):
+    """Neurons that rest after a spike; their state is integers and truth values."""
+    current = m.fc(x)
+    membrane, rest = torch.zeros_like(current), torch.zeros_like(current, dtype=torch.int64)
+    count = torch.zeros_like(rest)
+    for _ in range(m.steps):
+        membrane = torch.where(rest > 0, membrane, 0.8 * membrane + current)
+        spikes = (membrane >= 0.7) & (rest == 0)
+        membrane = membrane.masked_fill(spikes, 0.0)
+        rest = torch.where(spikes, 2, (rest - 1).clamp(min=0))
+        count += spikes
+    return count.to(x.dtype)
+
+
+class Stepped(torch.autograd.Function):
+    """A step whose gradient somebody made up."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return (x > 0.2).to(x.dtype) + 0.5 * (x > -0.5).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
 def _parts(width, pick):
     """Name -> (module, output width) for an input width."""
     out = pick.choice([3, 5, 8])
@@ -151,6 +236,14 @@ def _parts(width, pick):
         module = Hand(function, **parts)
         module.steps = pick.choice([2, 4])
         return module
+
+    def several(num):
+        return nn.ModuleList(
+            nn.Sequential(linear(), nn.ReLU(), linear(out, out)) for _ in range(num)
+        )
+
+    def vector(*shape):
+        return nn.Parameter(torch.randn(*shape))
 
     bias = pick.random() < 0.7
     return {
@@ -189,6 +282,44 @@ def _parts(width, pick):
         "batch-norm": lambda: (nn.Sequential(linear(), nn.BatchNorm1d(out)), out),
         "batch-norm-eval": lambda: (nn.Sequential(linear(), nn.BatchNorm1d(out).eval()), out),
         "dropout": lambda: (nn.Sequential(linear(), nn.Dropout(0.3)), out),
+        "group-norm": lambda: (nn.Sequential(linear(outputs=6), nn.GroupNorm(2, 6)), 6),
+        "rms-norm": lambda: (hand(rms_norm, fc=linear(), gain=vector(out)), out),
+        "lstm": lambda: (hand(over_features, recurrent=nn.LSTM(1, 3, batch_first=True)), 3),
+        "gru": lambda: (hand(over_features, recurrent=nn.GRU(1, 3, batch_first=True)), 3),
+        "rnn": lambda: (hand(over_features, recurrent=nn.RNN(1, 3, batch_first=True)), 3),
+        "multihead": lambda: (
+            hand(
+                multihead, fc=linear(1, 4),
+                attention=nn.MultiheadAttention(4, 2, batch_first=True),
+            ),
+            4,
+        ),
+        "embedding": lambda: (
+            hand(embedded, fc=linear(), table=nn.Embedding(width + 1, out)),
+            out,
+        ),
+        "from-the-end": lambda: (
+            hand(from_the_end, fc=linear(), gate=linear(outputs=4), table=vector(5, out)),
+            out,
+        ),
+        "experts": lambda: (
+            hand(experts, gate=linear(outputs=3), experts=several(3)),
+            out,
+        ),
+        "experts-by-where": lambda: (
+            hand(experts_by_where, gate=linear(outputs=3), experts=several(3)),
+            out,
+        ),
+        "by-sign": lambda: (hand(by_sign, fc=linear(), out=linear()), out),
+        "gated": lambda: (hand(gated, fc=linear(), gate=linear(outputs=1)), out),
+        "siamese": lambda: (hand(siamese, fc=linear()), out),
+        "soft-keys": lambda: (hand(soft_keys, keys=vector(3, width), values=vector(3, out)), out),
+        "counted": lambda: (hand(counted, fc=linear(bias=bias)), out),
+        "pooled": lambda: (
+            nn.Sequential(nn.Unflatten(1, (1, width)), nn.Conv1d(1, 3, 2), nn.ReLU(),
+                          nn.MaxPool1d(2), nn.Flatten()),
+            3 * ((width - 1) // 2),
+        ),
     }  # fmt: skip
 
 
@@ -201,6 +332,11 @@ ACTIVATIONS = {
     "round": lambda: Hand(lambda m, x: torch.round(2 * x) / 2),
     "sign": lambda: Hand(lambda m, x: torch.sign(x) + 0.1 * x.abs().clamp(0, 1)),
     "none": lambda: nn.Identity(),
+    "prelu": lambda: nn.PReLU(),
+    "leaky": lambda: nn.LeakyReLU(0.2),
+    "clamped": lambda: nn.Hardtanh(-0.5, 1.0),
+    "softmax": lambda: Hand(lambda m, x: torch.softmax(2 * x, dim=-1)),
+    "surrogate": lambda: Hand(lambda m, x: Stepped.apply(x)),
 }
 PARTS = tuple(_parts(3, random.Random(0)))
 
@@ -218,11 +354,14 @@ def _losses(pick):
         "bce": lambda o, t: F.binary_cross_entropy_with_logits(
             o, F.one_hot(t, CLASSES).to(o.dtype)
         ),
+        "l1": lambda o, t: F.l1_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+        "huber": lambda o, t: F.huber_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+        "hinge": lambda o, t: torch.relu(1 + o - o.gather(1, t[:, None])).sum(dim=1).mean(),
         "own": lambda o, t: (o.gather(1, t[:, None])[:, 0] - o.logsumexp(1)).abs().mean() ** 2,
     }
 
 
-def draw(seed, dtype=torch.float64, batch=7):
+def draw(seed, dtype=torch.float64):
     """(problem, names of its parts): a random model, batch and loss."""
     pick = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -241,6 +380,7 @@ def draw(seed, dtype=torch.float64, batch=7):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)
+    batch = pick.choice([5, 6, 7, 8, 17])  # also as many examples as features
     inputs = torch.randn(batch, 6, generator=generator, dtype=dtype)
     target = torch.randint(0, CLASSES, (batch,), generator=generator)
     loss = pick.choice(list(_losses(pick)))
@@ -249,7 +389,13 @@ def draw(seed, dtype=torch.float64, batch=7):
 
 
 class Rounding(TorchDispatchMode):
-    """Changes every floating-point result by a few units in its last place."""
+    """Changes floating-point results by a few units in their last place, where they were rounded.
+
+    Short numbers (multiples of 1/1024) come from exact arithmetic on rounded values, truths and
+    counts: whether 1 >= 1 is no matter of rounding. Sums are changed everywhere, by units of
+    their largest entry, since base plus difference rounds like that where terms cancel; products
+    only where they are not short, or zero.
+    """
 
     def __init__(self, seed):
         super().__init__()
@@ -257,10 +403,20 @@ class Rounding(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.is_floating_point() and result.dim():
-            noise = torch.randn(result.shape, generator=self.generator, dtype=result.dtype)
-            return result * (1 + 4 * torch.finfo(result.dtype).eps * noise)
-        return result
+        if not (isinstance(result, torch.Tensor) and result.is_floating_point() and result.dim()):
+            return result
+        name, size = func.overloadpacket.__name__, result.abs()
+        exact = (result * 1024 == (result * 1024).round()) & (size < 1024)
+        if name in _SUMS:
+            exact, size = torch.zeros_like(exact), size.max()
+        elif name in ("mm", "addmm"):
+            exact, size = exact & (result != 0), size.max()
+        noise = torch.randn(result.shape, generator=self.generator, dtype=result.dtype)
+        unit = torch.finfo(result.dtype).eps * size
+        return torch.where(exact, result, result + 4 * noise * unit)
+
+
+_SUMS = ("sum", "mean", "var", "cumsum", "logsumexp", "bmm", "baddbmm", "convolution")
 
 
 def is_tie(problem, parameters, found, buffers):

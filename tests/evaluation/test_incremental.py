@@ -26,7 +26,9 @@ def compare(problem, subspace, dtype):
     expected = hand_losses(candidates, problem)
     tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}[dtype]
     difference = (found - expected).abs() / expected.abs().clamp_min(1e-3)
-    return candidates, found, (difference > tolerance).nonzero().flatten().tolist(), evaluator
+    # Infinite or not a number: the same for both.
+    right = (difference <= tolerance) | (found == expected) | (found.isnan() & expected.isnan())
+    return candidates, found, (~right).nonzero().flatten().tolist(), evaluator
 
 
 def check_losses(problem, names, subspace, dtype):
@@ -56,6 +58,8 @@ def test_most_random_models_are_followed_and_every_part_is_drawn():
     for seed in range(120):
         problem, names = draw(seed)
         drawn.update(names)
+        if seed % 3:  # a third of them is enough to estimate a share
+            continue
         candidates = candidates_for(problem.model, RowWise(2), dim=3)
         evaluator = Incremental()
         ModelObjective(problem, evaluator).losses(candidates)

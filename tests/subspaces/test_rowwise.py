@@ -112,3 +112,32 @@ def test_shared_rows_hold_one_basis_instead_of_one_per_unit():
 def test_a_rank_below_one_is_refused():
     with pytest.raises(ConfigError, match="RowWise: rank must be at least 1, got 0"):
         RowWise(0)
+
+
+def test_redrawn_bases_change_every_third_step_and_stay_orthonormal():
+    layout = Layout(tensors_of("linear"))
+    kept, redrawn = RowWise(1).bind(layout, 2, 5), RowWise(1, redraw=3).bind(layout, 2, 5)
+    assert torch.equal(matrix(redrawn), matrix(kept))
+    for step in range(7):
+        before = matrix(redrawn)
+        changed = redrawn.commit(step, torch.zeros(redrawn.dim))
+        assert changed is (step in (2, 5))
+        assert torch.equal(matrix(redrawn), before) is not changed
+        columns = matrix(redrawn)
+        gram = columns.T @ columns
+        assert float((gram - torch.eye(redrawn.dim)).abs().max()) < 1e-10
+
+
+def test_redrawn_bases_are_restored_from_their_number():
+    layout = Layout(tensors_of("linear"))
+    one, other = (RowWise(1, redraw=1).bind(layout, 2, 5) for _ in range(2))
+    for step in range(4):
+        one.commit(step, torch.zeros(one.dim))
+    assert not torch.equal(matrix(other), matrix(one))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(matrix(other), matrix(one))
+
+
+def test_redrawing_less_often_than_every_step_is_refused():
+    with pytest.raises(ConfigError, match="redraw must be at least 1 or None, got 0"):
+        RowWise(1, redraw=0)

@@ -33,6 +33,7 @@ from hardstep.evaluation.onebyone import OneByOne
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
 LIVE_VALUES = 4  # intermediate results of the largest size that are alive together
+VMAP_COPIES = 1.5  # under vmap a bias is added apart, and what must be permuted is copied
 
 
 class Batched:
@@ -120,7 +121,7 @@ class Batched:
             size //= 2
         own = changed_bytes(candidates, span)
         # The changed tensors are built from parts of their size before the forward pass runs.
-        bytes_each = own + max(own, known[shapes].peak)
+        bytes_each = own + max(own, VMAP_COPIES * known[shapes].peak)
         while size > 1 and size * bytes_each > self.memory_budget:
             size //= 2
         return size

@@ -1,7 +1,7 @@
 """How a step will be evaluated, parameter by parameter, and what it will cost.
 
-Counts are measured, not modelled: an evaluator runs on the probes of one particle per block while
-every torch operation is counted; a compiled kernel adds the operations in its program.
+Counts are measured, not modelled: an evaluator runs on a tile of probes per block while every
+torch operation is counted; a compiled kernel adds the operations in its program.
 """
 
 import io
@@ -132,18 +132,18 @@ def forward_cost(candidates: Candidates, problem: Problem) -> Cost:
 def explained(candidates: Candidates, evaluate: Callable[[Span], Verdict]) -> list[Row]:
     """Rows of the table; `evaluate` finds the losses of a span and says how.
 
-    A full tile of every block is evaluated, so that the memory of a step can be watched, and one
-    particle's probes are counted.
+    A full tile of every block is evaluated, so that the memory of a step can be watched, and then
+    counted. One particle would not do: others may straddle two units and take another path.
     """
     rows = []
     per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
     for span in candidates.spans():
-        particle = Span(span.block, span.start, span.start + per_particle)
-        tile = evaluate(particle).tile
-        evaluate(Span(span.block, span.start, min(span.end, span.start + tile)))
+        size = evaluate(Span(span.block, span.start, span.start + per_particle)).tile
+        tile = Span(span.block, span.start, min(span.end, span.start + max(size, per_particle)))
+        evaluate(tile)
         with Counting() as counting:
-            verdict = evaluate(particle)
-        cost = counting.cost.per(per_particle).plus(verdict.kernel)
+            verdict = evaluate(tile)
+        cost = counting.cost.per(tile.end - tile.start).plus(verdict.kernel)
         for name in candidates.subspace.blocks[span.block].names:
             shape = tuple(candidates.base[name].shape)
             num = span.end - span.start

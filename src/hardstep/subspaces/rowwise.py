@@ -9,6 +9,7 @@ in whole particles: ⌈(n + d_out)/d_p⌉ of them, spread over the units as even
 particles allow, and at least one per unit, since a unit without any would never train.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
     BoundSubspace,
     check_capacity,
@@ -80,30 +82,50 @@ class SharedRows:
 class RowWise:
     """Local directions per output unit: the default, and what the fast evaluator likes best.
 
-    `rank=None` searches whole rows (the identity basis), grouped by unit.
+    Args:
+        rank: Directions per layer as in the paper; `None` searches whole rows (the identity
+            basis), grouped by unit.
+        basis: How directions are drawn.
+        redraw: Draw new directions every so many steps, so that in time the search reaches the
+            whole space; coordinates lose their meaning then, and the optimizer forgets what it
+            remembers of them. `None` keeps the first ones.
+        max_bytes: Refuse bases larger than this.
     """
 
     rank: int | None = 8
     basis: RowBasis = field(default_factory=HaarRows)
+    redraw: int | None = None
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.rank is not None:
             check_rank("RowWise", self.rank)
+        if self.redraw is not None and self.redraw < 1:
+            raise ConfigError(f"RowWise: redraw must be at least 1 or None, got {self.redraw}")
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Draw the bases of every weight; vectors that are no unit's bias stay whole."""
         self._check_capacity(layout, particle_dim)
+        if self.redraw is None:
+            return PartsSubspace(layout, self.parts(layout, particle_dim, seed, 0))
+        return BoundRedrawn(self, layout, particle_dim, seed)
+
+    def parts(self, layout: Layout, particle_dim: int, seed: int, redraws: int) -> tuple[Part, ...]:
+        """The parts after a number of redraws."""
         taken = set(layout.bias_of.values())
-        parts = [
-            self._part(layout, index, spec, particle_dim, seed)
+        return tuple(
+            self._part(layout, index, spec, particle_dim, (seed, redraws))
             for index, spec in enumerate(layout)
             if spec.name not in taken
-        ]
-        return PartsSubspace(layout, tuple(parts))
+        )
 
     def _part(
-        self, layout: Layout, index: int, spec: TensorSpec, particle_dim: int, seed: int
+        self,
+        layout: Layout,
+        index: int,
+        spec: TensorSpec,
+        particle_dim: int,
+        draw: tuple[int, int],
     ) -> Part:
         if not spec.is_matrix:
             return IdentityPart(spec)
@@ -113,7 +135,9 @@ class RowWise:
         if self._whole(layout, spec, sizes):  # no need to turn rows that are searched whole
             basis = torch.eye(slots, dtype=layout.dtype).expand(spec.rows, -1, -1)
         else:
-            generator = seeds.generator(seed, "rowwise", index)
+            seed, redraws = draw
+            again = (redraws,) if redraws else ()
+            generator = seeds.generator(seed, "rowwise", index, *again)
             basis = self.basis.draw(spec, slots, generator, layout.dtype)
         return RowsPart(spec, bias, basis.to(spec.device), sizes)
 
@@ -147,3 +171,36 @@ class RowWise:
                     needed += self.basis.memory(spec, slots, layout.dtype)
         alternative = "a smaller rank, basis=SharedRows(), or Sparse"
         check_capacity(f"RowWise(rank={self.rank})", needed, self.max_bytes, alternative)
+
+
+class BoundRedrawn(PartsSubspace):
+    """Row-wise bases derived from (seed, number of redraws)."""
+
+    def __init__(self, setting: RowWise, layout: Layout, particle_dim: int, seed: int) -> None:
+        super().__init__(layout, setting.parts(layout, particle_dim, seed, 0))
+        self.setting = setting
+        self.particle_dim = particle_dim
+        self.seed = seed
+        self.redraws = 0
+
+    def commit(self, step: int, move: Tensor) -> bool:
+        """Redraw when it is time."""
+        del move
+        assert self.setting.redraw is not None
+        if (step + 1) % self.setting.redraw:
+            return False
+        self._redraw(self.redraws + 1)
+        return True
+
+    def _redraw(self, redraws: int) -> None:
+        self.redraws = redraws
+        self.parts = self.setting.parts(self.layout, self.particle_dim, self.seed, redraws)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """How often the bases were redrawn."""
+        return {"redraws": torch.tensor(self.redraws)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Rebuild the bases the state was saved with."""
+        if int(state["redraws"]) != self.redraws:
+            self._redraw(int(state["redraws"]))

@@ -1,12 +1,12 @@
 """The six hard architectures on MNIST, and for `moe` also Fashion-MNIST, at the paper's sizes.
 
-Models, ranks, batches and steps are the paper's; the settings are `presets.general`.
+Models, ranks, batches and steps are the paper's; the settings are `presets.wide`.
 """
 
 from functools import partial
 
 from hardstep.data import mnist, mnist_and_fashion
-from hardstep.presets import general
+from hardstep.presets import wide
 from hardstep.tasks.vision import Images, image_task
 
 _MNIST = Images(mnist, "MNIST", pixels=784, classes=10)
@@ -20,11 +20,11 @@ _task = partial(image_task, hidden=128, batch_size=512)
 TASKS = {
     task.name: task
     for task in (
-        _task("snn", _MNIST, settings=partial(general, rank=4), steps=_STEPS),
-        _task("mlp", _MNIST, settings=partial(general, rank=8), steps=_STEPS),
-        _task("int8", _MNIST, settings=partial(general, rank=8), steps=_STEPS),
-        _task("staircase", _MNIST, settings=partial(general, rank=4), steps=_STEPS),
-        _task("argmax", _MNIST, settings=partial(general, rank=8), steps=_STEPS),
-        _task("moe", _WITH_FASHION, settings=partial(general, rank=4), steps=_STEPS_WITH_FASHION),
+        _task("snn", _MNIST, settings=partial(wide, rank=4), steps=_STEPS),
+        _task("mlp", _MNIST, settings=partial(wide, rank=8), steps=_STEPS),
+        _task("int8", _MNIST, settings=partial(wide, rank=8), steps=_STEPS),
+        _task("staircase", _MNIST, settings=partial(wide, rank=4), steps=_STEPS),
+        _task("argmax", _MNIST, settings=partial(wide, rank=8), steps=_STEPS),
+        _task("moe", _WITH_FASHION, settings=partial(wide, rank=4), steps=_STEPS_WITH_FASHION),
     )
 }

@@ -161,7 +161,8 @@ class ProgressBar(Callback):
         """Update the numbers."""
         spent = max(run.seconds - self._seconds, 1e-9)
         rate = (run.optimizer.evaluations - self._evaluations) / spent
-        numbers = f"loss {report.loss:.3f}  valid {self._validation}  {rate:,.0f} evals/s"
+        path = getattr(run.optimizer.evaluator, "path", "")
+        numbers = f"loss {report.loss:.3f}  valid {self._validation}  {rate:,.0f} evals/s  {path}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=run.step, numbers=numbers)
         elif run.seconds >= self._next_line:

@@ -42,7 +42,7 @@ def compiled(text: str) -> Function:
     module.verify()
     engine = llvm.create_mcjit_compiler(module, machine)
     path = _cached_file(text)
-    known = path.read_bytes() if path is not None and path.exists() else None
+    known = _read(path)
     if known is None:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.slp_vectorization = False  # vectors are explicit
@@ -59,22 +59,41 @@ _ENGINES: list[llvm.ExecutionEngine] = []
 
 
 def _cached_file(text: str) -> Path | None:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
     host = f"{llvmlite.__version__} {llvm.get_host_cpu_name()} "
     host += llvm.get_host_cpu_features().flatten()
     name = hashlib.sha256(f"{host}\n{text}".encode()).hexdigest()[:32]
     return Path(base) / "hardstep" / "kernels" / f"{name}.o"
 
 
+def _digest(path: Path, code: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + code).digest()
+
+
+def _read(path: Path | None) -> bytes | None:
+    """Object code as it was written; LLVM ends the process on anything else."""
+    if path is None:
+        return None
+    try:
+        kept = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = kept[:32], kept[32:]
+    return code if digest == _digest(path, code) else None
+
+
 def _write(path: Path | None, code: bytes) -> None:
     """Keep object code for the next process; a folder that cannot be written costs nothing."""
-    if path is None or path.exists():
+    if path is None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Renaming is atomic: another process sees the whole file or none.
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
-            partial.write(code)
+            partial.write(_digest(path, code) + code)
         Path(partial.name).replace(path)
     except OSError:
         return

@@ -12,7 +12,7 @@ from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.plan import Entry, Plan
 from hardstep.evaluation.incremental.changes import Column
 from hardstep.evaluation.incremental.columns import column_rule
-from hardstep.evaluation.incremental.record import Record
+from hardstep.evaluation.incremental.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
 TABLE_BYTES = 8 << 20  # what a tile's own tables may take
@@ -33,6 +33,10 @@ class Tables:
             self.made[key] = self._make(layout, what, order, stride)
         return self.made[key]
 
+    def finite(self, index: int) -> bool:
+        """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
+        return bool(self.get("sum", index, None, 0).isfinite())
+
     def _make(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
         values = self.written.values
         if layout == "picked":
@@ -47,10 +51,15 @@ class Tables:
             return _rows(values[index][:, number], order, stride)
         assert isinstance(what, int)
         value = values[what]
+        if layout == "sum":
+            return value.sum()
         if layout in ("flat", "weight"):
             return value.contiguous()
         if layout == "first_rows":
-            return _rows(value.flatten(1)[:, 0], order, stride)
+            wide = value.flatten(1)
+            if not bool((wide == wide[:, :1]).all()):  # so it was planned, on other numbers
+                raise Unfusable("gather with an index that varies within a row")
+            return _rows(wide[:, 0], order, stride)
         if layout == "flat_rows":
             return _rows(value.reshape(-1), order, stride)
         return _rows(value.flatten(1), order, stride)  # matrix
@@ -78,6 +87,7 @@ class Kernel:
 
     def __init__(self, plan: Plan, tables: Tables) -> None:
         self.plan, self.tables = plan, tables
+        self._check_finite()
         self.rows = plan.program.num_rows
         self.stride = -(-self.rows // plan.lanes) * plan.lanes
         self.order = self._order()
@@ -86,6 +96,14 @@ class Kernel:
             for (layout, what), slot in plan.program.tables.items()
             if layout not in _PER_TILE
         }
+
+    def _check_finite(self) -> None:
+        """What is added to infinity is lost, and a candidate may well be finite there."""
+        program = self.plan.program
+        updated = program.updated | {entry.output for entry in self.plan.entries}
+        for index in updated | {closing.output for closing in program.closings}:
+            if not self.tables.finite(index):
+                raise Refused("the forward pass has values that are not finite")
 
     def _order(self) -> Tensor | None:
         """Rows that take the same way through the network next to each other."""

@@ -9,7 +9,9 @@ from hardstep.evaluation.fused.vectors import Value, Vectors
 # -- aten -> expressions -------------------------------------------------------------------
 
 Operand = Expr | float | int | bool | None
-Build = Callable[[Graph, list[Any], str], Expr]  # graph, operands, kind of the result
+# Graph, operands, kind of the result (of comparisons: of what is compared).
+Build = Callable[[Graph, list[Any], str], Expr]
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _arithmetic(op: str) -> Build:
@@ -41,24 +43,10 @@ def _unary(op: str) -> Build:
 
 def _compared(op: str) -> Build:
     def build(g: Graph, args: list[Any], kind: str) -> Expr:
-        del kind
-        common = _common(args[:2])
-        a, b = (g.cast(_expr(g, arg, common), common) for arg in args[:2])
+        a, b = (g.cast(_expr(g, arg, kind), kind) for arg in args[:2])
         return g.apply(op, a, b, kind="i1")
 
     return build
-
-
-def _common(args: list[Any]) -> str:
-    """The kind in which torch compares; numbers follow tensors."""
-    kinds = [arg.kind for arg in args if isinstance(arg, Expr)]
-    numbers = [arg for arg in args if not isinstance(arg, Expr)]
-    for kind in ("f64", "f32"):
-        if kind in kinds:
-            return kind
-    if any(isinstance(number, float) for number in numbers):
-        return "f32"
-    return "i64" if "i64" in kinds or numbers else "i1"
 
 
 def _logical(op: str) -> Build:
@@ -159,6 +147,8 @@ def _divided(g: Graph, args: list[Any], kind: str) -> Expr:
     mode = args[2] if len(args) > 2 else None
     if mode is not None and kind not in FLOATS:
         raise Unfusable("division of integers")
+    if mode == "floor":  # torch's is exact where the rounded quotient reaches the next number
+        raise Unfusable("division with rounding_mode floor")
     quotient = _arithmetic("div")(g, args, kind)
     return quotient if mode is None else g.apply(mode, quotient)
 
@@ -222,7 +212,7 @@ BUILD: dict[str, Build] = {
     "bitwise_or": _logical("or"),
     "bitwise_xor": _logical("xor"),
     "bitwise_not": _logical("not"),
-    **{name: _compared(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{name: _compared(name) for name in COMPARISONS},
     **{
         name: _unary(name)
         for name in [
@@ -279,6 +269,8 @@ def emit(v: Vectors, expr: Expr, args: list[Value]) -> Value:
 
 def extreme(v: Vectors, op: str, kind: str, a: Value, b: Value) -> Value:
     """The larger or smaller of two; not-a-number wins, as in torch."""
+    if kind == "i1":
+        return v.binary("or" if op == "max" else "and", kind, a, b)
     if kind not in FLOATS:
         return v.select(v.compare(f"icmp s{'g' if op == 'max' else 'l'}t", kind, a, b), kind, a, b)
     if b.startswith("<"):  # a constant is never not-a-number: keep `a` unless it beats it

@@ -52,6 +52,8 @@ def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span)
     Raises:
         Unfusable: Some operation is not covered; the message says which.
     """
+    if not any(written.result in node.outputs for node in nodes):
+        raise Unfusable("the loss does not depend on it")
     builder = _Builder(candidates, written, span)
     for node in nodes:
         builder.node(node)
@@ -170,7 +172,8 @@ class _Builder:
         if self.weights[right].axis != 1:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
         kind, number = t.kind(out), len(self.plan.entries)
-        plain = right in self.bare and (bias not in self.weights or bias in self.bare)
+        # A move along directions takes the bias with it, so it must be added right here.
+        plain = right in self.bare and (len(self.names) == 1 or bias in self.bare)
         move = self.subspace.linear(self.block, self.index, self.offsets) if plain else None
         table = t.program.table
         slots: tuple[int, ...]

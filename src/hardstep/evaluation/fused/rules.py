@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from hardstep.evaluation.fused.expressions import Expr, Unfusable
+from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
 from hardstep.evaluation.fused.translate import (
     Bundle,
     Changed,
@@ -33,9 +33,14 @@ def _reshaped(t: Translator, node: Node) -> None:
         return
     size = t.base(index).shape[found.axis]
     if node.name == "expand":
-        t.values[out] = Changed(found.expr, found.axis, found.column)
+        same = new[found.axis] == size
+        kept = Changed(found.expr, found.axis, found.column)
+        t.values[out] = kept if same else t.only_unit(index)
         return
     places = [d - len(new) for d in range(1, len(new)) if new[d] == size]
+    if size == 1 and len(places) != 1 and new[1:].numel() == 1:
+        t.values[out] = t.only_unit(index)
+        return
     if len(places) != 1 or new[1:].numel() != size:
         raise Unfusable(f"{node.name} mixes the followed axis with others")
     t.values[out] = Changed(found.expr, places[0], found.column)
@@ -62,6 +67,7 @@ def _product(t: Translator, node: Node) -> None:
     if kind not in ("f32", "f64"):
         raise Unfusable(f"{node.name} of {kind}")
     found, weight = t.changed(left), t.program.table("weight", right)
+    t.program.updated.add(out)
     if found.column:
         t.exit(left)
         delta = t.g.apply("sub", found.expr, t.at_unit(left))
@@ -81,6 +87,7 @@ def _shifted(t: Translator, bias: int, out: int) -> None:
     new = t.changed(bias).expr
     old = t.g.leaf("entry", new.kind, t.program.table("flat", bias), domain=new.domain)
     shift = t.g.apply("sub", new, old)
+    t.program.updated.add(out)
     t.values[out] = Changed(t.g.apply("add", t.matrix(out), shift), -1)
 
 
@@ -116,6 +123,8 @@ def _best(t: Translator, node: Node) -> None:
     if dim is None:
         raise Unfusable(f"{node.name} over everything")
     value = _along(t, node, node.inputs[0], dim)
+    if value.kind not in FLOATS:
+        raise Unfusable(f"{node.name} of {value.kind}")
     which = "max" if "max" in node.name else "min"
     extreme, place = t.g.reduce(f"a{which}", value), t.g.reduce(f"arg{which}", value, kind="i64")
     results = {"argmax": [place], "argmin": [place], "amax": [extreme], "amin": [extreme]}
@@ -170,6 +179,8 @@ def _nll(t: Translator, node: Node) -> None:
     """Negative log-likelihood of shared labels."""
     scores, target, weight, reduction, ignore = node.args[:5]
     labels = t.base(target.index)
+    if t.kind(target.index) != "i64":
+        raise Unfusable("nll_loss with labels that are not int64")
     if set(node.inputs) & t.values.keys() != {scores.index} or labels.dim() != 1 or not reduction:
         raise Unfusable("nll_loss other than of changed scores, reduced")
     found = t.dense(scores.index)
@@ -210,7 +221,7 @@ def _squared(t: Translator, node: Node) -> None:
     axis = -1 if ndim == 2 else None
 
     def error(read: Any) -> Expr:
-        a, b = (read(i) for i in inputs)
+        a, b = (t.g.cast(read(i), t.kind(out)) for i in inputs)
         gap = t.g.apply("sub", a, b)
         return t.g.apply("mul", gap, gap)
 
@@ -302,11 +313,15 @@ def _looked_up(t: Translator, node: Node) -> None:
     at = indices[0].index
     if t.base(at).dtype != torch.int64 or t.base(at).dim() != 1 or table.index in t.values:
         raise Unfusable("indexing other than by one number per row")
-    if at in t.values:
-        choice = t.changed(at).expr
-    else:
-        choice = t.g.leaf("lane", "i64", t.program.table("flat_rows", at))
-    kind, size = t.kind(table.index), t.base(table.index).shape[1]
+    if t.base(at).shape[0] != t.program.num_rows:
+        raise Unfusable("indexing across examples")
+    if table.index in t.weights and getattr(t.weights[table.index], "axis", None) != 0:
+        raise Unfusable("indexing a parameter of which more than a row changes")
+    num, size = t.base(table.index).shape
+    before = t.g.leaf("lane", "i64", t.program.table("flat_rows", at))
+    before = _from_the_front(t, before, num)
+    choice = _place(t.changed(at).expr, num) if at in t.values else before
+    kind = t.kind(table.index)
     if kind not in ("f32", "f64"):
         raise Unfusable("indexing a table of integers")
     slot = t.program.table("weight", table.index)
@@ -317,10 +332,23 @@ def _looked_up(t: Translator, node: Node) -> None:
         unit = t.g.leaf("unit", "i64")
         here = t.g.apply("eq", choice, unit, kind="i1")
         # Rows that read the changed row are concerned even if nothing else about them changed.
-        before = t.g.leaf("lane", "i64", t.program.table("flat_rows", at))
         t.program.exits.append(t.g.apply("eq", before, unit, kind="i1"))
         read = t.g.apply("select", here, new, read, kind=kind)
     t.values[node.outputs[0]] = Changed(read, -1)
+
+
+def _from_the_front(t: Translator, index: Expr, num: int) -> Expr:
+    """Negative indices count from the end."""
+    negative = t.g.apply("lt", index, t.g.constant(0, "i64"), kind="i1")
+    back = t.g.apply("add", index, t.g.constant(num, "i64"))
+    return t.g.apply("select", negative, back, index, kind="i64")
+
+
+def _place(index: Expr, num: int) -> Expr:
+    """A changed index that cannot lie outside a table: there, torch raises and a kernel cannot."""
+    if index.op not in ("argmax", "argmin") or (index.args[0].domain or 0) > num:
+        raise Unfusable("indexing by something else than an argmax")
+    return index
 
 
 _TABLE: dict[str, Rule] = {

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hardstep.evaluation.fused.expressions import KINDS, Expr, Graph, Unfusable
-from hardstep.evaluation.fused.operations import BUILD
+from hardstep.evaluation.fused.operations import BUILD, COMPARISONS
 from hardstep.evaluation.incremental.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]
@@ -59,6 +60,7 @@ class Program:
     exits: list[Expr] = field(default_factory=list)  # truths: the column differs from its base
     closings: list[Closing] = field(default_factory=list)
     order_by: int | None = None  # a recorded value by which rows are best sorted
+    updated: set[int] = field(default_factory=set)  # recorded values to which changes are added
 
     def table(self, layout: str, what: Any) -> int:
         """The number of a table; the same one for the same content."""
@@ -156,6 +158,13 @@ class Translator:
         here = self.g.leaf("is_unit", "i1", domain=old.domain)
         return Changed(self.g.apply("select", here, found.expr, old, kind=old.kind), found.axis)
 
+    def only_unit(self, index: int) -> Changed:
+        """A changed value along an axis of size 1, as a value per lane."""
+        found = self.dense(index)
+        if self.changed(index).column or found.expr.domain is None:
+            return Changed(self.changed(index).expr)
+        return Changed(self.g.pick(found.expr, self.g.constant(0, "i64")))
+
     def exit(self, index: int) -> None:
         """A column leaves its axis: rows in which it differs go on."""
         column = self.changed(index)
@@ -178,9 +187,11 @@ class Translator:
             raise Unfusable(f"{node.name}: the result has no rows")
         if output.dim() == 1 and self.vectors.intersection(node.inputs):
             raise Unfusable(f"{node.name} of changed vectors")
-        found = [self.changed(i) for i in dict.fromkeys(node.inputs) if i in self.values]
-        column = all(value.column for value in found)
-        axes = {value.axis for value in found} - {None}
+        found = {
+            i: self._fitting(i, output) for i in dict.fromkeys(node.inputs) if i in self.values
+        }
+        column = all(value.column for value in found.values())
+        axes = {value.axis for value in found.values()} - {None}
         if len(axes) > 1 or any(
             self.base(i).dim() != output.dim()
             for i in node.inputs
@@ -188,18 +199,33 @@ class Translator:
         ):
             raise Unfusable(f"{node.name}: changed operands vary along different axes")
         axis = next(iter(axes), None) if axes else self._free_axis(node)
-        kind = self.kind(node.outputs[0])
+        kind = self._compared(node) if node.name in COMPARISONS else self.kind(node.outputs[0])
 
         def operand(ref: Ref) -> Expr:
             if ref.index not in self.values:
                 return self.shared(ref.index, output.dim(), axis, column)
-            value = self.changed(ref.index) if column else self.dense(ref.index)
-            return value.expr
+            value = found[ref.index]
+            return value.expr if column or not value.column else self.dense(ref.index).expr
 
         args, kwargs = node.filled(operand)
         args += _keywords(node.name, kwargs)
         expr = BUILD[node.name](self.g, args, kind)
         return Changed(expr, axis if column or expr.domain is not None else None, column)
+
+    def _compared(self, node: Node) -> str:
+        """The kind in which torch compares: a number or a lone value does not widen a tensor."""
+        args, _ = node.filled(lambda ref: self.base(ref.index))
+        kind = KINDS.get(torch.result_type(*args[:2]))
+        if kind is None:
+            raise Unfusable(f"{node.name} of other types than {', '.join(KINDS.values())}")
+        return kind
+
+    def _fitting(self, index: int, output: Tensor) -> Changed:
+        """A changed operand; where its only unit meets several others, a value per lane."""
+        found = self.changed(index)
+        if found.axis is None or self.base(index).shape[found.axis] == output.shape[found.axis]:
+            return found
+        return self.only_unit(index)
 
     def _free_axis(self, node: Node) -> int | None:
         """The axis along which unchanged operands spread values that vary by lane only."""

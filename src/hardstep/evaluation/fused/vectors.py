@@ -143,8 +143,8 @@ class Vectors:
         return total
 
     def _reduced(self, kind: str, x: Value, scale: float) -> tuple[Value, Value]:
-        """(n, r) with scale·x = n ln 2 + r, |r| ≤ ln 2 / 2."""
-        low, high = (-105.0, 90.0) if kind == "f32" else (-746.0, 711.0)
+        """(n, r) with scale·x = n ln 2 + r, |r| ≤ ln 2 / 2; x is cut where nothing changes."""
+        low, high = (-105.0, 88.8) if kind == "f32" else (-746.0, 709.8)
         if scale != 1.0:
             x = self.binary("fmul", kind, x, self.constant(scale, kind))
         for limit, predicate in ((low, "olt"), (high, "ogt")):
@@ -186,9 +186,11 @@ class Vectors:
         whole, rest = self._reduced(kind, x, scale)
         terms = [1 / math.factorial(n) for n in range(1, 8 if kind == "f32" else 14)]
         small = self.binary("fmul", kind, rest, self.polynomial(kind, rest, terms))
-        one = self.constant(1.0, kind)
-        power = self._times_power(kind, one, whole)
-        return self.fma(kind, power, small, self.binary("fsub", kind, power, one))
+        # At half the size: 2^n itself is infinite for the largest results that are not.
+        half = self.constant(0.5, kind)
+        power = self._times_power(kind, half, whole)
+        result = self.fma(kind, power, small, self.binary("fsub", kind, power, half))
+        return self.binary("fadd", kind, result, result)
 
     def sigmoid(self, kind: str, x: Value) -> Value:
         """1 / (1 + exp(−x))."""

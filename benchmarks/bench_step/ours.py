@@ -1,0 +1,168 @@
+"""The worker that times hardstep, through its public interface.
+
+A step is `propose`, `evaluate` and `advance`, timed apart and together; `PolyStep.step` does the
+same. Weights are put back before every step, so that each repeat is a step from the initial
+network: a step by the paper's long radii can saturate units, and a saturated unit costs our
+evaluator next to nothing.
+"""
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench_step import limits
+from bench_step.batches import batch
+from bench_step.models import build
+from bench_step.records import versions
+from bench_step.rows import BY_NAME, PAPER, Row
+from bench_step.wire import serve, timed
+from hardstep import nn as hard
+from hardstep import presets
+from hardstep.evaluation import Batched, Evaluator
+from hardstep.geometry import Simplex
+from hardstep.optim import PlanReuse, PolyStep, Proposal, Settings
+from hardstep.subspaces import Full, LayerWise, RowWise, Subspace
+
+PILOT = 0.01  # share of the probes that tells how long the batched evaluator would take
+GALLERY = {
+    "snn": hard.spiking_mlp,
+    "mlp": hard.mlp,
+    "int8": hard.int8_mlp,
+    "staircase": hard.staircase_mlp,
+    "argmax": hard.argmax_net,
+    "moe": hard.moe_net,
+}
+
+
+class Ours:
+    """The state between requests."""
+
+    row: Row
+    batch_size: int
+    optimizer: PolyStep
+
+    def setup(
+        self, name: str, threads: int, batch_size: int, rank: int | None = None
+    ) -> dict[str, Any]:
+        """Build the model and the optimizer of a row, at another rank if one is given."""
+        torch.set_num_threads(threads)
+        self.row, self.batch_size = BY_NAME[name], batch_size
+        self.rank = rank or self.row.rank
+        self.loss_fn = nn.CrossEntropyLoss()
+        self.model = build(self.row.task)
+        self.initial = {key: value.clone() for key, value in self.model.state_dict().items()}
+        _check_against_gallery(self.row, self.model)
+        started = time.perf_counter()
+        self.optimizer = PolyStep(self.model, _settings(self.row, self.rank), seed=0)
+        proposal = self.optimizer.propose()
+        return {
+            "setup_seconds": time.perf_counter() - started,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "probes": self.optimizer.evaluations_per_step,
+            "subspace": _subspace_name(self.row.kind, self.rank),
+            "coordinates": self.optimizer.subspace.dim,
+            "versions": versions(),
+            "temperature": proposal.temperature,
+            "step_radius": proposal.reach.step_radius,
+            "probe_radius": proposal.reach.probe_radius,
+        }
+
+    def step(self, seed: int, batch_size: int | None = None) -> dict[str, Any]:
+        """One step from the initial weights, and what its parts took."""
+        self.model.load_state_dict(self.initial)
+        data = batch(seed, batch_size or self.batch_size, self.row.classes)
+        with timed() as total:
+            with timed() as proposing:
+                proposal = self.optimizer.propose()
+            with timed() as evaluating:
+                losses = self.optimizer.evaluate(proposal, *data, self.loss_fn)
+            with timed() as advancing:
+                loss = self.optimizer.advance(proposal, losses)
+        parts = {"propose": proposing, "evaluate": evaluating, "advance": advancing}
+        return {**total, "parts": parts, "loss": loss, "path": _path(self.optimizer.evaluator)}
+
+    def batched(self, seed: int, seconds: float) -> dict[str, Any]:
+        """A step's losses by the plain batched evaluator, on a share that fits the time."""
+        self.model.load_state_dict(self.initial)
+        data = batch(seed, self.batch_size, self.row.classes)
+        # Bases are as costly to draw as a step, and the same for every evaluator.
+        evaluator, self.optimizer.evaluator = self.optimizer.evaluator, Batched()
+        try:
+            pilot = self._partly(PILOT, data)
+            share = min(1.0, seconds / (pilot["wall"] / pilot["share"]))
+            found = self._partly(share, data) if share > 2 * PILOT else pilot
+        finally:
+            self.optimizer.evaluator = evaluator
+        return {
+            "wall": found["wall"] / found["share"],
+            "cpu": found["cpu"] / found["share"],
+            "share": found["share"],
+        }
+
+    def _partly(self, share: float, data: tuple[Tensor, Tensor]) -> dict[str, float]:
+        proposal = thinned(self.optimizer.propose(), share)
+        with timed() as taken:
+            self.optimizer.evaluate(proposal, *data, self.loss_fn)
+        return {**taken, "share": len(proposal.rows) / self.optimizer.num_particles}
+
+    def limit(self, seed: int) -> dict[str, Any]:
+        """What the step must at least do, and what this machine can do."""
+        self.model.load_state_dict(self.initial)
+        inputs, target = batch(seed, self.batch_size, self.row.classes)
+        work = limits.required(self.optimizer, self.model, inputs, target, self.loss_fn)
+        return {**work, **limits.peaks()}
+
+
+def thinned(proposal: Proposal, share: float) -> Proposal:
+    """A proposal that asks for every k-th particle only, so that all tensors are represented."""
+    wanted = max(1, round(share * len(proposal.rows)))
+    kept = torch.linspace(0, len(proposal.rows) - 1, wanted).round().long()
+    return proposal._replace(rows=proposal.rows[kept])
+
+
+def _settings(row: Row, rank: int) -> Settings:
+    """The paper's, without plan reuse, in the row's subspace."""
+    preset = {"mlp": presets.mnist}.get(row.task) or getattr(presets, row.task)
+    settings: Settings = preset(PAPER[row.task].steps)
+    rules = tuple(rule for rule in settings.rules if not isinstance(rule, PlanReuse))
+    return settings.changed(
+        subspace=_subspace(row.kind, rank), polytope=Simplex(row.particle_dim), rules=rules
+    )
+
+
+def _subspace(kind: str, rank: int) -> Subspace:
+    if kind == "full":
+        return Full()
+    return LayerWise(rank) if kind == "layer-wise" else RowWise(rank)
+
+
+def _subspace_name(kind: str, rank: int) -> str:
+    return "Full()" if kind == "full" else f"{type(_subspace(kind, rank)).__name__}({rank})"
+
+
+def _path(evaluator: Evaluator) -> str:
+    return str(getattr(evaluator, "note", ""))
+
+
+def _check_against_gallery(row: Row, model: nn.Module) -> None:
+    """The plain model must be the network of `hardstep.nn`, whatever its parameters' names."""
+    known = GALLERY[row.task]()
+    with torch.no_grad():
+        for mine, theirs in zip(known.parameters(), model.parameters(), strict=True):
+            mine.copy_(theirs)
+        inputs, _ = batch(0, 64, row.classes)
+        torch.testing.assert_close(model(inputs), known(inputs))
+
+
+if __name__ == "__main__":
+    worker = Ours()
+    serve(
+        {
+            "setup": worker.setup,
+            "step": worker.step,
+            "batched": worker.batched,
+            "limit": worker.limit,
+        }
+    )

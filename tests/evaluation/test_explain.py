@@ -1,0 +1,381 @@
+"""`PolyStep.explain`: which path each parameter takes, why not a faster one, and what it costs."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from hardstep import PolyStep
+from hardstep.errors import ConfigError
+from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
+from hardstep.evaluation.incremental.record import record
+from hardstep.evaluation.memory import LiveBytes
+from hardstep.geometry import Orthoplex
+from hardstep.nn import LIF, SpikingMLP, build
+from hardstep.subspaces import Full, LayerWise, RowWise, trainable
+
+BATCH, INPUTS, HIDDEN, CLASSES, STEPS = 32, 20, 16, 5, 15
+SUBSPACES = pytest.mark.parametrize(
+    "subspace", [RowWise(4), Full(), LayerWise(1)], ids=["rows", "full", "layers"]
+)
+
+
+def a_batch(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(BATCH, INPUTS, generator=generator, dtype=dtype)
+    return inputs, torch.arange(BATCH) % CLASSES
+
+
+def explained(model, subspace=None, loss=F.cross_entropy, **options):
+    opt = PolyStep(model, subspace=subspace or RowWise(4), polytope=Orthoplex(2), **options)
+    return opt.explain(*a_batch(), loss)
+
+
+class Layers(nn.Module):
+    """Two layers and a function of them."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.fc, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def layers(function):
+    return build(lambda: Layers(function), 0)
+
+
+def relu(self, x):
+    return self.out(torch.relu(self.fc(x)))
+
+
+def gelu(self, x):
+    return self.out(F.gelu(self.fc(x)))
+
+
+# -- the same network, written differently ---------------------------------------------------
+
+
+def gallery():
+    return SpikingMLP((INPUTS, HIDDEN, CLASSES), num_steps=STEPS)
+
+
+class Renamed(nn.Module):
+    """The gallery's operations in its order, under names of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.eyes, self.brain = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, picture):
+        drive, states, total = self.eyes(picture), [None, None], None
+        for _ in range(STEPS):
+            fired, states[0] = self.cell(drive, states[0])
+            fired, states[1] = self.cell(self.brain(fired), states[1])
+            total = fired if total is None else total + fired
+        return total
+
+    @staticmethod
+    def cell(drive, state):
+        charge = drive if state is None else 0.95 * state + drive
+        fired = (charge >= 1.0).to(charge.dtype)
+        return fired, charge * (1.0 - fired)
+
+
+class MyNeuron(LIF):
+    """A subclass that adds nothing."""
+
+
+class MyNetwork(SpikingMLP):
+    """Another."""
+
+    def __init__(self):
+        super().__init__((INPUTS, HIDDEN, CLASSES), num_steps=STEPS, lif=MyNeuron())
+
+
+def by_hand(self, x):
+    """As the issue writes it: everything again at every step."""
+    m, o, total = 0.0, 0.0, 0.0
+    for _ in range(STEPS):
+        m = 0.95 * m + self.fc(x)
+        s = (m >= 1).float()
+        m = m * (1 - s)
+        o = 0.95 * o + self.out(s)
+        t = (o >= 1).float()
+        o = o * (1 - t)
+        total = total + t
+    return total
+
+
+def in_place(self, x):
+    current = self.fc(x)
+    m, o = torch.zeros_like(current), torch.zeros(len(x), CLASSES)
+    total = torch.zeros_like(o)
+    for _ in range(STEPS):
+        m.mul_(0.95).add_(current)
+        s = (m >= 1).float()
+        m.mul_(1 - s)
+        o.mul_(0.95).add_(self.out(s))
+        t = (o >= 1).float()
+        o.mul_(1 - t)
+        total += t
+    return total
+
+
+@SUBSPACES
+@pytest.mark.parametrize("copied", [Renamed, MyNetwork], ids=["renamed", "subclassed"])
+def test_a_copy_under_other_names_has_the_same_table(copied, subspace):
+    original = explained(build(gallery, 0), subspace)
+    other = explained(build(copied, 0), subspace)
+    for row, same in zip(original.rows, other.rows, strict=True):
+        assert vars(row) | {"name": ""} == vars(same) | {"name": ""}
+    assert other.forward == original.forward
+    assert other.memory == original.memory
+
+
+@SUBSPACES
+@pytest.mark.parametrize("function", [by_hand, in_place])
+def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(function, subspace):
+    original = explained(build(gallery, 0), subspace)
+    other = explained(layers(function), subspace)
+    for row, same in zip(original.rows, other.rows, strict=True):
+        assert row.path.startswith("fused")
+        assert (same.path, same.reason, same.probes) == (row.path, row.reason, row.probes)
+        assert row.cost.operations / 2 < same.cost.operations < row.cost.operations * 2
+        assert row.cost.nbytes / 2 < same.cost.nbytes < row.cost.nbytes * 2
+
+
+# -- reasons ---------------------------------------------------------------------------------
+
+
+def rows_of(explanation, prefix):
+    return [row for row in explanation.rows if row.name.startswith(prefix)]
+
+
+@pytest.mark.parametrize(
+    ("word", "function"),
+    [
+        ("cumsum", lambda self, x: self.out(self.fc(x).cumsum(dim=1))),
+        ("gelu", gelu),
+        ("native_layer_norm", lambda self, x: self.out(F.layer_norm(self.fc(x), (HIDDEN,)))),
+        ("slice", lambda self, x: self.out(torch.relu(self.fc(x))[:, :CLASSES] @ torch.eye(5, 16))),
+        ("float16", lambda self, x: self.out(self.fc(x).half().float())),
+        ("rounding_mode", lambda self, x: self.out(
+            torch.div(self.fc(x), 0.3, rounding_mode="floor"))),
+        ("pow", lambda self, x: self.out(self.fc(x).abs() ** 1.5)),
+    ],
+)  # fmt: skip
+def test_an_operation_that_no_kernel_knows_is_named(word, function):
+    explanation = explained(layers(function))
+    for row in rows_of(explanation, "fc"):
+        assert row.path == "operation by operation"
+        assert word in row.reason
+    for row in rows_of(explanation, "out"):  # it comes after, and is none of its business
+        assert (row.path, row.reason) == ("fused, one unit", "")
+
+
+def test_a_loss_that_no_kernel_knows_is_named_for_every_tensor():
+    def loss(o, t):
+        return F.binary_cross_entropy_with_logits(o, F.one_hot(t, CLASSES).to(o.dtype))
+
+    explanation = explained(layers(relu), loss=loss)
+    assert {row.path for row in explanation.rows} == {"operation by operation"}
+    assert all("binary_cross_entropy_with_logits" in row.reason for row in explanation.rows)
+
+
+def test_a_tensor_that_is_not_used_is_said_not_to_matter():
+    explanation = explained(layers(lambda self, x: self.out(x @ self.fc.weight.T)), Full())
+    (row,) = rows_of(explanation, "fc.bias")
+    assert row.path == "operation by operation"
+    assert "does not depend on it" in row.reason
+
+
+def test_kernels_switched_off_are_given_as_the_reason():
+    explanation = explained(layers(relu), evaluator=Incremental(fused=False))
+    assert {row.path for row in explanation.rows} == {"operation by operation"}
+    assert {row.reason for row in explanation.rows} == {"kernels are switched off"}
+
+
+def test_a_forward_pass_too_large_to_record_says_so():
+    explanation = explained(layers(relu), evaluator=Incremental(memory_budget=1000))
+    assert {row.path for row in explanation.rows} <= {"batched", "one at a time"}
+    assert all("memory budget" in row.reason for row in explanation.rows)
+
+
+def branches(self, x):
+    h = self.fc(x)
+    return self.out(h if (h > 0).any() else -h)
+
+
+def branches_by_value(self, x):
+    h = self.fc(x)
+    return self.out(torch.relu(h) * float(h.sum()))
+
+
+@pytest.mark.parametrize("function", [branches, branches_by_value])
+def test_a_branch_on_values_is_given_as_the_reason(function):
+    explanation = explained(layers(function))
+    for row in rows_of(explanation, "fc"):
+        assert row.path in ("batched", "one at a time")
+        assert "reaches Python" in row.reason
+    assert {row.path for row in rows_of(explanation, "out")} == {"fused, one unit"}
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda o, t: float(F.cross_entropy(o, t)),
+        lambda o, t: F.cross_entropy(o, t).item(),
+        lambda o, t: float((o.numpy() ** 2).mean()),
+    ],
+    ids=["float", "item", "numpy"],
+)
+def test_a_loss_that_leaves_torch_is_computed_one_at_a_time(loss):
+    explanation = explained(layers(relu), loss=loss)
+    assert {row.path for row in explanation.rows} == {"one at a time"}
+    assert all("Python" in row.reason or "numpy" in row.reason for row in explanation.rows)
+
+
+@pytest.mark.parametrize(
+    "make", [Incremental, lambda: Incremental(fused=False), Batched], ids=["default", "off", "all"]
+)
+@SUBSPACES
+@pytest.mark.parametrize("dim", [2, 3])
+def test_what_is_explained_is_what_a_step_does(dim, subspace, make):
+    """With d_p = 3, some particles of the full space straddle two rows, though not the first."""
+    names = {"fused": "fused", "operation by operation": "incremental", "batched": "batched"}
+    evaluator = make()
+    opt = PolyStep(layers(relu), subspace=subspace, polytope=Orthoplex(dim), evaluator=evaluator)
+    explanation = opt.explain(*a_batch(), F.cross_entropy)
+    opt.step(*a_batch(), F.cross_entropy)
+    paths = {row.name: names[row.path.split(",")[0]] for row in explanation.rows}
+    if isinstance(evaluator, Batched):
+        assert set(paths.values()) == {opt.evaluator.note}
+    else:
+        taken = {name: note for block, note in opt.evaluator.notes.items() for name in block}
+        assert paths == taken
+
+
+# -- numbers ---------------------------------------------------------------------------------
+
+
+def test_a_forward_pass_is_counted_as_one_counts_by_hand():
+    forward = explained(layers(relu)).forward
+    products = 2 * BATCH * (INPUTS * HIDDEN + HIDDEN * CLASSES)
+    elementwise = BATCH * HIDDEN + BATCH * CLASSES + 1  # ReLU, log-softmax, likelihood
+    assert forward.operations == products + elementwise
+    first = HIDDEN + BATCH * INPUTS + INPUTS * HIDDEN + BATCH * HIDDEN
+    second = CLASSES + BATCH * HIDDEN + HIDDEN * CLASSES + BATCH * CLASSES
+    scores = 2 * BATCH * CLASSES + BATCH * CLASSES + 2  # and the loss with its total weight
+    assert forward.nbytes == 4 * (first + 2 * BATCH * HIDDEN + second + scores) + 8 * BATCH
+
+
+def test_probes_are_counted_as_one_counts_by_hand():
+    """What must be done per row, plus the directions' responses, shared by a particle's probes."""
+    dim, vertices = 2, 4
+    after = 12 * CLASSES + 12  # log-softmax with its exponentials, the likelihood, the comparison
+
+    rows = {row.name: row.cost.operations for row in explained(layers(relu), RowWise(4)).rows}
+    responses = 2 * INPUTS * BATCH * dim / vertices
+    least = responses + BATCH * (2 * dim + 2 * CLASSES)  # a column, a rank-one update
+    assert least < rows["fc.weight"] < least + BATCH * after
+
+    rows = {row.name: row.cost.operations for row in explained(layers(relu), LayerWise(1)).rows}
+    responses = 2 * INPUTS * BATCH * HIDDEN * dim / vertices
+    least = responses + BATCH * (2 * dim * HIDDEN + 2 * HIDDEN * CLASSES)  # a layer, a product
+    assert least < rows["fc.weight"] < least + BATCH * (after + 4 * HIDDEN)
+
+
+def test_the_number_of_probes_is_that_of_the_step():
+    opt = PolyStep(layers(relu), subspace=RowWise(4), polytope=Orthoplex(2), num_probes=3)
+    explanation = opt.explain(*a_batch(), F.cross_entropy)
+    blocks = {row.name.split(".")[0]: row.probes for row in explanation.rows}
+    assert sum(blocks.values()) == opt.evaluations_per_step
+
+
+def test_the_table_is_printed_with_its_shares(capsys):
+    explanation = explained(layers(relu))
+    text = capsys.readouterr().out
+    assert text.strip() == str(explanation).strip()
+    for row in explanation.rows:
+        (line,) = [line for line in text.splitlines() if line.startswith(row.name)]
+        assert row.path in line
+        assert f"1/{explanation.forward.operations / row.cost.operations:,.0f} " in line
+    assert "26.3 k operations" in text
+    assert f"memory of a step: {explanation.memory / 1e6:.1f} MB" in text
+
+
+@SUBSPACES
+@pytest.mark.parametrize("function", [relu, by_hand, gelu])
+def test_memory_is_what_a_step_takes(function, subspace):
+    model = layers(function)
+    opt = PolyStep(model, subspace=subspace, polytope=Orthoplex(2))
+    explanation = opt.explain(*a_batch(), F.cross_entropy)
+    problem = Problem(model, *a_batch(), F.cross_entropy)
+    with torch.no_grad():
+        kept = record(problem, trainable(model), 0).nbytes
+    assert explanation.memory > kept
+    candidates = opt.candidates(opt.propose())
+    with LiveBytes() as live:
+        ModelObjective(problem, Incremental()).losses(candidates)
+    # A step also keeps a few numbers per probe of all blocks.
+    assert explanation.memory <= live.peak <= explanation.memory + 64 * len(candidates)
+
+
+def test_memory_stays_within_the_budget_and_what_is_recorded():
+    """Tables of a tile are bounded; more probes take no more."""
+    budget = 1 << 20
+    model = layers(by_hand)
+    taken = [
+        explained(model, RowWise(4), evaluator=Incremental(budget), num_probes=probes).memory
+        for probes in (1, 40)
+    ]
+    assert taken[1] <= taken[0] + 4 * budget
+
+
+# -- nothing changes -------------------------------------------------------------------------
+
+
+def is_equal(one, other):
+    """Whether two trees hold the same, bit for bit."""
+    leaves, shape = tree_flatten(one)
+    others, other_shape = tree_flatten(other)
+    return shape == other_shape and all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(leaves, others, strict=True)
+    )
+
+
+@SUBSPACES
+@pytest.mark.parametrize("function", [relu, branches, gelu])
+def test_explaining_changes_nothing(function, subspace):
+    def run(explain):
+        opt = PolyStep(layers(function), subspace=subspace, polytope=Orthoplex(2), seed=3)
+        opt.step(*a_batch(), F.cross_entropy)
+        generator = torch.get_rng_state()
+        before = copy.deepcopy((opt.state_dict(), opt.model.state_dict()))
+        report = opt.report
+        if explain:
+            opt.explain(*a_batch(), F.cross_entropy)
+        assert is_equal((opt.state_dict(), opt.model.state_dict()), before)
+        assert torch.equal(torch.get_rng_state(), generator)
+        assert opt.report is report
+        assert all(parameter.grad is None for parameter in opt.model.parameters())
+        losses = [opt.step(*a_batch(), F.cross_entropy) for _ in range(2)]
+        return losses, opt.model.state_dict(), opt.state_dict(), opt.evaluations
+
+    assert is_equal(run(False), run(True))
+
+
+def test_what_cannot_be_explained_is_refused():
+    opt = PolyStep(layers(relu), evaluator=OneByOne())
+    with pytest.raises(ConfigError, match="explain needs a model, a batch and an evaluator"):
+        opt.explain(*a_batch(), F.cross_entropy)
+    plain = PolyStep({"weight": torch.zeros(3, 3)})
+    with pytest.raises(ConfigError, match="needs a model"):
+        plain.explain(*a_batch(), F.cross_entropy)

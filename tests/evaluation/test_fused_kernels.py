@@ -1,0 +1,387 @@
+"""Compiled programs: the losses of plain forward passes, whatever the rows, threads and caches."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hardstep import PolyStep
+from hardstep.evaluation import Incremental, ModelObjective, Problem
+from hardstep.evaluation.fused import compiled as compiling
+from hardstep.evaluation.incremental import evaluator as evaluating
+from hardstep.evaluation.incremental.record import record
+from hardstep.nn import build
+from hardstep.subspaces import Full, LayerWise, RowWise, trainable
+
+from .catalogue import candidates_for, hand_losses
+from .fused_programs import CLASSES, INPUTS, PROGRAMS, linear, problem
+from .random_models import Hand
+from .test_incremental import check_losses, compare
+
+SUBSPACES = {"rows": RowWise(2), "full": Full(), "layers": LayerWise(1)}
+# Either precision with every form of candidate, over the programs.
+DTYPES = {"rows": torch.float64, "full": torch.float64, "layers": torch.float32}
+TRIED = [
+    (name, kind)
+    for name, case in PROGRAMS.items()
+    for kind in SUBSPACES
+    if getattr(case, kind) is not None
+]
+
+
+def losses_of(given, subspace=None, evaluator=None, **settings):
+    candidates = candidates_for(given.model, subspace or RowWise(2), dim=3, scale=0.7, **settings)
+    return ModelObjective(given, evaluator or Incremental()).losses(candidates)
+
+
+def not_fused(evaluator):
+    return {names[0] for names, note in evaluator.notes.items() if note != "fused"}
+
+
+@pytest.mark.parametrize(("name", "kind"), TRIED)
+def test_programs_are_compiled_and_exact(name, kind):
+    dtype = DTYPES[kind]
+    evaluator, _ = check_losses(problem(name, dtype), name, SUBSPACES[kind], dtype)
+    assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
+
+
+@pytest.mark.parametrize("name", ["recurrence", "deep-relu", "keyed", "mixed-types", "gated"])
+def test_programs_in_the_other_precision(name):
+    evaluator, _ = check_losses(problem(name, torch.float32), name, RowWise(2), torch.float32)
+    assert not_fused(evaluator) == set()
+
+
+@pytest.mark.parametrize("batch", [1, 3, 5, 6, 9, 16, 17, 33])
+@pytest.mark.parametrize("name", ["deep-relu", "recurrence-in-place", "keyed", "squeezed"])
+def test_any_number_of_rows(name, batch):
+    """Rows that fill no vector, or several; as many as a layer has units, or classes."""
+    given = problem(name, batch=batch)
+    evaluator, _ = check_losses(given, name, RowWise(2), torch.float64)
+    assert not_fused(evaluator) == set()
+
+
+@pytest.mark.parametrize("batch", [1, 5, 17, 33])
+def test_any_number_of_rows_with_dense_directions(batch):
+    given = problem("deep-relu", torch.float32, batch=batch)
+    evaluator, _ = check_losses(given, "deep-relu", LayerWise(1), torch.float32)
+    assert not_fused(evaluator) == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recurrence", "recurrence-in-place", "spiking-pair", "elman", "deep-relu", "residual",
+        "quantised", "normalised", "squeezed", "gated", "routed", "experts", "keyed", "looked-up",
+    ],
+)  # fmt: skip
+def test_kernels_switched_off_give_the_same_losses(name):
+    given, plain = problem(name), Incremental(fused=False)
+    followed = losses_of(given, evaluator=plain)
+    assert "fused" not in plain.notes.values()
+    torch.testing.assert_close(losses_of(given), followed, rtol=1e-10, atol=1e-12)
+
+
+# -- the same bits ---------------------------------------------------------------------------
+
+
+def with_threads(given, subspace):
+    """Losses with one, two and three threads."""
+    before, losses = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            losses.append(losses_of(given, subspace))
+    finally:
+        torch.set_num_threads(before)
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("spiking-pair", "rows"), ("quantised", "rows"), ("experts", "rows"), ("keyed", "rows"),
+     ("deep-relu", "layers"), ("residual", "full")],
+)  # fmt: skip
+def test_the_number_of_threads_does_not_change_a_bit(name, kind):
+    one, *others = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
+    assert all(torch.equal(one, other) for other in others)
+
+
+@pytest.mark.parametrize("kind", ["rows", "layers"])
+def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
+    """Products of larger matrices are torch's, which rounds them as its threads share them."""
+    one, *others = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
+    for other in others:
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "batch"),
+    [("spiking-pair", "rows", 40), ("quantised", "rows", 40), ("experts", "rows", 40),
+     ("keyed", "rows", 40), ("residual", "full", 40), ("width-130", "rows", 200),
+     ("width-130", "layers", 200)],
+)  # fmt: skip
+def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
+    given = problem(name, torch.float32, batch=batch)
+    with torch.no_grad():
+        least = record(given, trainable(given.model), 0).nbytes
+    losses = []
+    for budget in (least, 2 * least, 1 << 30):
+        evaluator = Incremental(memory_budget=budget)
+        losses.append(losses_of(given, SUBSPACES[kind], evaluator))
+        assert not_fused(evaluator) == set()
+    assert torch.equal(losses[0], losses[1])
+    assert torch.equal(losses[0], losses[2])
+
+
+# -- compiling -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, and nothing compiled yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiling.compiled.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture
+def optimised(monkeypatch):
+    """Counts how many kernels LLVM optimises."""
+    made, create = [], compiling.llvm.create_pass_builder
+
+    def counted(*args):
+        made.append(args)
+        return create(*args)
+
+    monkeypatch.setattr(compiling.llvm, "create_pass_builder", counted)
+    return made
+
+
+def kept(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_kernels_are_kept_on_disk_and_found_again(folder, optimised):
+    given = problem("squeezed")
+    first = losses_of(given)
+    assert len(kept(folder)) == len(optimised) == 2  # one per layer
+    compiling.compiled.cache_clear()  # as another process would start
+    assert torch.equal(losses_of(given), first)
+    assert len(kept(folder)) == len(optimised) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda code: b"",
+        lambda code: code[:20],
+        lambda code: code[: len(code) // 2],
+        lambda code: code[:-1],
+        lambda code: code + b"\0",
+        lambda code: code[:-99] + bytes([code[-99] ^ 1]) + code[-98:],
+        lambda code: bytes(len(code)),
+    ],
+    ids=["empty", "short", "half", "one-less", "one-more", "a-bit", "zeros"],
+)
+def test_a_damaged_kernel_is_compiled_again(folder, optimised, damage):
+    given = problem("squeezed")
+    first = losses_of(given)
+    code = {path: path.read_bytes() for path in kept(folder)}
+    for path in code:
+        path.write_bytes(damage(code[path]))
+    compiling.compiled.cache_clear()
+    assert torch.equal(losses_of(given), first)
+    assert len(optimised) == 2 * len(code)
+    assert {path: path.read_bytes() for path in kept(folder)} == code
+
+
+def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimised):
+    given = problem("squeezed")
+    first = losses_of(given)
+    one, *others = kept(folder)
+    for path in others:
+        path.write_bytes(one.read_bytes())
+    compiling.compiled.cache_clear()
+    assert torch.equal(losses_of(given), first)
+    assert len(optimised) == 2 + len(others)
+
+
+def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
+    given = problem("squeezed")
+    first = losses_of(given)
+    blocked = folder / "a file"
+    blocked.write_text("")
+    occupied = folder / "occupied"
+    for path in kept(folder / "hardstep"):  # a folder stands where the kernel should
+        (occupied / path.relative_to(folder)).mkdir(parents=True)
+    for place in (blocked, blocked / "below", occupied, "/proc/no/such/place"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+        compiling.compiled.cache_clear()
+        assert torch.equal(losses_of(given), first)
+    assert blocked.read_text() == ""
+
+
+def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
+    def lost():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(compiling.Path, "home", lost)
+    evaluator = Incremental()
+    losses_of(problem("squeezed"), evaluator=evaluator)
+    assert not_fused(evaluator) == set()
+
+
+def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
+    given, counts = problem("spiking-pair"), {"planned": 0, "compiled": 0}
+    plan, parse = evaluating.plan, compiling.llvm.parse_assembly
+
+    def planned(*args):
+        counts["planned"] += 1
+        return plan(*args)
+
+    def parsed(*args):
+        counts["compiled"] += 1
+        return parse(*args)
+
+    monkeypatch.setattr(evaluating, "plan", planned)
+    monkeypatch.setattr(compiling.llvm, "parse_assembly", parsed)
+    compiling.compiled.cache_clear()
+    opt = PolyStep(given.model, subspace=RowWise(2))
+    batch = (given.inputs, given.target, given.loss_fn)
+    opt.step(*batch)
+    assert counts == {"planned": 2, "compiled": 2}
+    opt.step(*batch)
+    opt.step(*batch)
+    assert counts == {"planned": 2, "compiled": 2}
+    # The last batch of an epoch is smaller: planned for its shape, with the kernels there are.
+    partial = problem("spiking-pair", batch=7)
+    opt.step(partial.inputs, partial.target, partial.loss_fn)
+    assert counts == {"planned": 4, "compiled": 2}
+    opt.step(*batch)
+    opt.step(partial.inputs, partial.target, partial.loss_fn)
+    assert counts == {"planned": 4, "compiled": 2}
+
+
+# -- numbers that are not finite -------------------------------------------------------------
+
+
+def same_pattern(given, subspace):
+    """Not a number where plain passes have it, infinite where they are, else the same."""
+    _, found, wrong, evaluator = compare(given, subspace, torch.float64)
+    assert not wrong
+    return found, evaluator
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("place", ["input", "first weight", "last weight", "bias"])
+@pytest.mark.parametrize("name", ["deep-relu", "recurrence", "keyed"])
+def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad):
+    given = problem(name)
+    weights = [tensor for tensor in given.model.parameters() if tensor.dim() == 2]
+    with torch.no_grad():
+        target = {
+            "input": given.inputs[2],
+            "first weight": weights[0][1],
+            "last weight": weights[-1][1],
+            "bias": given.model.out.bias,
+        }[place]
+        target[1] = bad
+    for subspace in (RowWise(2), LayerWise(1)):
+        same_pattern(given, subspace)
+
+
+def test_a_candidate_may_be_finite_where_the_current_weights_are_not():
+    """An overflow that a probe undoes: infinity plus a difference would never come back."""
+
+    def overflows(self, x):
+        return self.out(torch.exp(self.fc(x)))
+
+    model = build(lambda: Hand(overflows, fc=linear(3), out=linear(CLASSES, 3)), 0).double()
+    with torch.no_grad():
+        model.fc.weight.mul_(0.1)
+        model.fc.bias.copy_(torch.tensor([710.0, 0.0, 0.0]))
+        model.out.weight[:, 0] = torch.tensor([1e-300, 2e-300, -1e-300])
+    inputs = 0.1 * torch.randn(5, INPUTS, generator=torch.Generator().manual_seed(0)).double()
+    given = Problem(model, inputs, torch.arange(5) % CLASSES, F.cross_entropy)
+    candidates = candidates_for(model, RowWise(2), dim=3, vertices=6, scale=3.0)
+    evaluator = Incremental()
+    found = ModelObjective(given, evaluator).losses(candidates)
+    assert 0 < int(found.isfinite().sum()) < len(found)
+    torch.testing.assert_close(
+        found, hand_losses(candidates, given), rtol=1e-10, atol=0, equal_nan=True
+    )
+    assert "not finite" in evaluator.note
+
+
+def test_an_infinite_loss_of_one_example_may_become_finite():
+    def log_of_a_share(o, t):
+        return -torch.softmax(o, dim=1).gather(1, t[:, None]).log().mean()
+
+    given = problem("deep-relu")
+    with torch.no_grad():
+        given.model.out.bias.copy_(torch.tensor([746.0, 0.0, 0.0]))
+    given = Problem(given.model, given.inputs, torch.ones_like(given.target), log_of_a_share)
+    found, _ = same_pattern(given, RowWise(2))
+    assert 0 < int(found.isfinite().sum()) < len(found)
+
+
+# -- plans that outlive the step they were made for ------------------------------------------
+
+
+class Masked(nn.Module):
+    """Hidden values times something that is not searched and may change between steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.out = linear(9), linear(CLASSES, 9)
+        self.mask = torch.ones(())
+
+    def forward(self, x):
+        return self.out(torch.relu(self.fc(x)) * self.mask)
+
+
+@pytest.mark.xfail(strict=True, reason="a plan does not know the form of what is not searched")
+def test_a_plan_is_not_used_for_constants_of_another_form():
+    model, evaluator = build(Masked, 0).double(), Incremental()
+    inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
+    given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
+    wide = torch.linspace(-1, 1, 63, dtype=torch.float64).reshape(7, 9)
+    for mask in (wide, wide[:, :1], wide[0], wide > 0, wide.float(), wide[:1], wide[1, 1]):
+        model.mask = mask.clone()
+        found = losses_of(given, evaluator=evaluator)
+        candidates = candidates_for(model, RowWise(2), dim=3, scale=0.7)
+        torch.testing.assert_close(found, hand_losses(candidates, given), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.xfail(strict=True, reason="a plan does not know its subspace")
+@pytest.mark.parametrize("order", [("rows", "full", "layers"), ("layers", "full", "rows")])
+def test_one_evaluator_serves_several_subspaces(order):
+    given, evaluator = problem("deep-relu"), Incremental()
+    for kind in order:
+        found = losses_of(given, SUBSPACES[kind], evaluator)
+        torch.testing.assert_close(found, losses_of(given, SUBSPACES[kind]), rtol=1e-10, atol=1e-12)
+
+
+def test_a_plan_is_not_used_where_an_index_begins_to_vary_within_rows():
+    def picks(self, x):
+        parts = torch.stack([self.fc(x), self.other(x)], dim=1)
+        return self.out(torch.gather(parts, 1, self.index).squeeze(1))
+
+    def make():
+        model = Hand(picks, fc=linear(9), other=linear(9), out=linear(CLASSES, 9))
+        model.register_buffer("index", torch.zeros(7, 1, 9, dtype=torch.int64))
+        return model
+
+    model, evaluator = build(make, 0).double(), Incremental()
+    inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
+    given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
+    candidates = candidates_for(model, RowWise(2), dim=3, scale=0.7)
+    paths = []
+    for step in range(3):
+        if step == 1:
+            model.index[:, :, ::2] = 1
+        found = ModelObjective(given, evaluator).losses(candidates)
+        torch.testing.assert_close(found, hand_losses(candidates, given), rtol=1e-10, atol=1e-12)
+        paths.append(evaluator.notes["fc.weight", "fc.bias"])
+    assert paths == ["fused", "incremental", "incremental"]
