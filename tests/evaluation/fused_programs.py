@@ -258,10 +258,10 @@ class Case:
 
 PROGRAMS = {
     "recurrence": Case(by_hand(15), _spiking),
-    "recurrence-40": Case(by_hand(40), _spiking, full=None),
+    "recurrence-40": Case(by_hand(40), _spiking, full=None, layers=None),
     "recurrence-in-place": Case(in_place(15), _spiking),
     "recurrence-in-place-40": Case(in_place(40), _spiking, full=None),
-    "spiking-pair": Case(two_layers(15), _spiking),
+    "spiking-pair": Case(two_layers(15), _spiking, full=None),
     "spiking-pair-40": Case(two_layers(40), _spiking, full=None, layers=None),
     "refractory": Case(refractory, _spiking),
     "elman": Case(
@@ -270,14 +270,14 @@ PROGRAMS = {
         rows=("rec.weight",), full=("rec.weight", "rec.bias"), layers=("rec.weight", "rec.bias"),
     ),
     "deep-relu": Case(chain(torch.relu, "l0", "l1", "l2", "out"), _deep),
-    "deep-tanh": Case(chain(torch.tanh, "l0", "l1", "l2", "out"), _deep),
-    "staircase": Case(chain(staircase, "l0", "l1", "out"), lambda: _deep(9, 3)),
+    "staircase": Case(chain(staircase, "l0", "l1", "out"), lambda: _deep(9, 3), full=None),
     "residual": Case(
         residual,
         lambda: {
             "first": linear(9), "fc": linear(9, 9), "down": linear(3, 9), "up": linear(9, 3),
             "out": linear(CLASSES, 9),
         },
+        full=None,
     ),
     "quantised": Case(
         quantised, lambda: {"first": linear(9), "fc": linear(6, 9), "out": linear(CLASSES)},
@@ -311,7 +311,7 @@ PROGRAMS = {
     ),
     "mixed-types": Case(mixed_types, _spiking),
     "routed": Case(routed, lambda: {"fc": linear(6), "gate": linear(3), "out": linear(CLASSES)}),
-    "experts": Case(experts, _experts, full=None),
+    "experts": Case(experts, _experts, full=None, layers=None),
     "experts-by-where": Case(experts_by_where, _experts, full=None, layers=None),
     "keyed": Case(keyed, lambda: _spiking() | {"keys": parameter(4, 9)}, layers=("keys",)),
     "attention": Case(

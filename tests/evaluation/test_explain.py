@@ -17,7 +17,7 @@ from hardstep.geometry import Orthoplex
 from hardstep.nn import LIF, SpikingMLP, build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
 
-BATCH, INPUTS, HIDDEN, CLASSES, STEPS = 32, 20, 16, 5, 15
+BATCH, INPUTS, HIDDEN, CLASSES, STEPS = 32, 20, 16, 5, 8
 SUBSPACES = pytest.mark.parametrize(
     "subspace", [RowWise(4), Full(), LayerWise(1)], ids=["rows", "full", "layers"]
 )
@@ -289,6 +289,23 @@ def test_probes_are_counted_as_one_counts_by_hand():
     responses = 2 * INPUTS * BATCH * HIDDEN * dim / vertices
     least = responses + BATCH * (2 * dim * HIDDEN + 2 * HIDDEN * CLASSES)  # a layer, a product
     assert least < rows["fc.weight"] < least + BATCH * (after + 4 * HIDDEN)
+
+
+def test_a_probe_that_runs_alone_costs_one_forward_pass():
+    explanation = explained(layers(relu), loss=lambda o, t: F.cross_entropy(o, t).item())
+    for row in explanation.rows:
+        assert row.cost.operations < 1.2 * explanation.forward.operations
+
+
+def test_memory_of_probes_that_run_alone_is_what_a_step_takes():
+    def item(o, t):
+        return F.cross_entropy(o, t).item()
+
+    opt = PolyStep(layers(relu), subspace=RowWise(4), polytope=Orthoplex(2))
+    explanation, proposal = opt.explain(*a_batch(), item), opt.propose()
+    with LiveBytes() as live:
+        opt.evaluate(proposal, *a_batch(), item)
+    assert live.peak <= 1.5 * explanation.memory
 
 
 def test_the_number_of_probes_is_that_of_the_step():

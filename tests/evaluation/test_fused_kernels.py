@@ -98,8 +98,8 @@ def with_threads(given, subspace):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("spiking-pair", "rows"), ("quantised", "rows"), ("experts", "rows"), ("keyed", "rows"),
-     ("deep-relu", "layers"), ("residual", "full")],
+    [("spiking-pair", "rows"), ("quantised", "rows"), ("routed", "rows"), ("keyed", "rows"),
+     ("deep-relu", "layers"), ("normalised", "full")],
 )  # fmt: skip
 def test_the_number_of_threads_does_not_change_a_bit(name, kind):
     one, *others = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
@@ -116,8 +116,8 @@ def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
 
 @pytest.mark.parametrize(
     ("name", "kind", "batch"),
-    [("spiking-pair", "rows", 40), ("quantised", "rows", 40), ("experts", "rows", 40),
-     ("keyed", "rows", 40), ("residual", "full", 40), ("width-130", "rows", 200),
+    [("spiking-pair", "rows", 40), ("quantised", "rows", 40), ("routed", "rows", 40),
+     ("keyed", "rows", 40), ("normalised", "full", 40), ("width-130", "rows", 200),
      ("width-130", "layers", 200)],
 )  # fmt: skip
 def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
@@ -274,7 +274,7 @@ def same_pattern(given, subspace):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("place", ["input", "first weight", "last weight", "bias"])
+@pytest.mark.parametrize("place", ["input", "first weight", "last weight"])
 @pytest.mark.parametrize("name", ["deep-relu", "recurrence", "keyed"])
 def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad):
     given = problem(name)
@@ -284,7 +284,6 @@ def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad)
             "input": given.inputs[2],
             "first weight": weights[0][1],
             "last weight": weights[-1][1],
-            "bias": given.model.out.bias,
         }[place]
         target[1] = bad
     for subspace in (RowWise(2), LayerWise(1)):
@@ -341,7 +340,6 @@ class Masked(nn.Module):
         return self.out(torch.relu(self.fc(x)) * self.mask)
 
 
-@pytest.mark.xfail(strict=True, reason="a plan does not know the form of what is not searched")
 def test_a_plan_is_not_used_for_constants_of_another_form():
     model, evaluator = build(Masked, 0).double(), Incremental()
     inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
@@ -354,7 +352,6 @@ def test_a_plan_is_not_used_for_constants_of_another_form():
         torch.testing.assert_close(found, hand_losses(candidates, given), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="a plan does not know its subspace")
 @pytest.mark.parametrize("order", [("rows", "full", "layers"), ("layers", "full", "rows")])
 def test_one_evaluator_serves_several_subspaces(order):
     given, evaluator = problem("deep-relu"), Incremental()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
@@ -89,9 +89,16 @@ class Batched:
     ) -> Verdict:
         """Evaluate some candidates of a block and say how it was done."""
         self.losses(candidates, problem, [span])
+        return self.described(candidates, problem, span, reason)
+
+    def described(
+        self, candidates: Candidates, problem: Problem, span: Span, reason: str
+    ) -> Verdict:
+        """How candidates that were just evaluated were evaluated."""
         refused = self._refused.get(problem.model)
         if refused is not None:
-            return Verdict("one at a time", "; ".join(filter(None, (reason, refused))), 1, Cost())
+            reasons = "; ".join(filter(None, (reason, refused)))
+            return Verdict("one at a time", reasons, OneByOne().tile, Cost())
         return Verdict("batched", reason, self._tile_size(candidates, problem, span), Cost())
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
@@ -128,7 +135,7 @@ class Batched:
 
 
 def _shapes(problem: Problem) -> str:
-    return str(tree_map(lambda leaf: getattr(leaf, "shape", None), problem.inputs))
+    return str([getattr(leaf, "shape", None) for leaf in tree_leaves(problem.inputs)])
 
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:

@@ -35,5 +35,5 @@ class OneByOne:
                     with isolated(problem.model):
                         reseed(candidates.seed)
                         losses.append(problem.loss(base | one, problem.buffers()))
-                del changed  # before the next ones are built
+                del changed, one  # before the next ones are built
         return torch.stack(losses)

@@ -10,8 +10,9 @@ Per step: record one base forward pass. Per block of parameters, the first of th
 `notes` says which one a block took, `explain` also why and what it costs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -26,10 +27,13 @@ from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.record import Record, Refused, record
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes, halving
+from hardstep.subspaces import BoundSubspace
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every row of it changed
 MAX_TILE = 1024
+MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, FOLLOWED = "fused", "incremental"
+_Key = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,18 @@ class _Step:
         """The part of the record that a block reaches."""
         names = self.candidates.subspace.blocks[span.block].names
         return Walk(self.record, [self.record.sources[name] for name in names])
+
+    def key(self, span: Span) -> _Key:
+        """What a block's evaluation depends on, apart from numbers and from the subspace."""
+        return (self.record.signature, span.block, self.candidates.offsets.shape[-1])
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What holds for the same operations on the same subspace."""
+
+    plans: dict[_Key, Plan | str] = field(default_factory=dict)
+    peaks: dict[_Key, int] = field(default_factory=dict)  # bytes of one followed candidate
 
 
 class Incremental:
@@ -69,7 +85,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
-        self._plans: dict[tuple[str, int, int], Plan | str] = {}
+        self._known: WeakKeyDictionary[BoundSubspace, _Known] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"Incremental(memory_budget={self.memory_budget}, fused={self.fused})"
@@ -130,20 +146,26 @@ class Incremental:
                 except Unfusable:  # these candidates, not the operations
                     pass
             return self._followed(step, walk, span), FOLLOWED
-        except Refused as reason:
-            return self.fallback.losses(step.candidates, step.problem, [span]), str(reason)
+        except Refused as refusal:
+            reason = str(refusal)
+        # Not inside `except`: the exception would keep the refused attempt's values alive.
+        return self.fallback.losses(step.candidates, step.problem, [span]), reason
 
     def _plan(self, step: _Step, walk: Walk, span: Span) -> Plan | str:
         """A block's kernel, planned once for the same operations, or why there is none."""
         if not self.fused:
             return "kernels are switched off"
-        key = (step.record.signature, span.block, step.candidates.offsets.shape[-1])
-        if key not in self._plans:
+        plans, key = self._remembered(step).plans, step.key(span)
+        if key not in plans:
             try:
-                self._plans[key] = plan(step.candidates, step.record, walk.nodes, span)
+                plans[key] = plan(step.candidates, step.record, walk.nodes, span)
             except Unfusable as reason:
-                self._plans[key] = str(reason)
-        return self._plans[key]
+                plans[key] = str(reason)
+        return plans[key]
+
+    def _remembered(self, step: _Step) -> _Known:
+        """What was found out about a subspace; another may change the same tensors otherwise."""
+        return self._known.setdefault(step.candidates.subspace, _Known())
 
     def _fused(self, step: _Step, walk: Walk, planned: Plan, span: Span) -> Tensor:
         kernel = Kernel(planned, step.tables)
@@ -158,11 +180,18 @@ class Incremental:
 
     def _followed(self, step: _Step, walk: Walk, span: Span) -> Tensor:
         run = partial(walk.losses, step.candidates)
-        return torch.cat([halving(run, tile) for tile in span.tiles(self._tile(walk))])
+        return torch.cat([halving(run, tile) for tile in span.tiles(self._tile(step, walk, span))])
 
-    def _tile(self, walk: Walk) -> int:
+    def _tile(self, step: _Step, walk: Walk, span: Span) -> int:
+        """Candidates at once: by their largest value, and by what the budget holds of them all."""
         size = min(MAX_TILE, max(1, TILE_BYTES // walk.largest))
-        return max(1, min(size, self.memory_budget // walk.largest))
+        peaks, key = self._remembered(step).peaks, step.key(span)
+        if key not in peaks:
+            few = Span(span.block, span.start, min(span.end, span.start + MEASURED))
+            with LiveBytes() as live:
+                walk.losses(step.candidates, few)
+            peaks[key] = max(1, live.peak // (few.end - few.start))
+        return max(1, min(size, self.memory_budget // peaks[key]))
 
     # -- explaining -------------------------------------------------------------------------
 
@@ -183,7 +212,7 @@ class Incremental:
         """Evaluate some candidates of a block and say how it was done."""
         _, note = self._span(step, span)
         if note not in (FUSED, FOLLOWED):
-            return self.fallback.verdict(step.candidates, step.problem, span, reason=note)
+            return self.fallback.described(step.candidates, step.problem, span, note)
         walk = step.walk(span)
         planned = self._plan(step, walk, span)
         if note == FUSED and isinstance(planned, Plan):
@@ -193,4 +222,4 @@ class Incremental:
             cost = Cost(operations(planned.program), nbytes(planned.program))
             return Verdict(f"fused, {planned.reach}", "", size, cost)
         reason = planned if isinstance(planned, str) else "some candidates change two units"
-        return Verdict("operation by operation", reason, self._tile(walk), Cost())
+        return Verdict("operation by operation", reason, self._tile(step, walk, span), Cost())

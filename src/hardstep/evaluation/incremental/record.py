@@ -116,7 +116,7 @@ def record(
         sources,
         recorder.numbers[id(loss)],
         recorder.nbytes,
-        "\n".join(recorder.signature),
+        "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
     )
 
 
@@ -195,7 +195,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         functional = _functional(func) if written else func
         name = str((functional or func).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
-        self.signature.append(f"{key} {[_form(out) for out in outputs]}")
+        self.signature.append(key)
         if repeatable and not name.startswith(("empty", "new_empty")):
             self.seen[key] = numbers
         return result
