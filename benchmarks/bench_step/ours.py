@@ -28,6 +28,7 @@ from hardstep.subspaces import Full, LayerWise, RowWise, Subspace
 PILOT = 0.01  # share of the probes that tells how long the batched evaluator would take
 GALLERY = {
     "snn": hard.spiking_mlp,
+    "snn-once": hard.spiking_mlp,
     "mlp": hard.mlp,
     "int8": hard.int8_mlp,
     "staircase": hard.staircase_mlp,
@@ -124,7 +125,8 @@ def thinned(proposal: Proposal, share: float) -> Proposal:
 
 def _settings(row: Row, rank: int) -> Settings:
     """The paper's, without plan reuse, in the row's subspace."""
-    preset = {"mlp": presets.mnist}.get(row.task) or getattr(presets, row.task)
+    others = {"mlp": presets.mnist, "snn-once": presets.snn}
+    preset = others.get(row.task) or getattr(presets, row.task)
     settings: Settings = preset(PAPER[row.task].steps)
     rules = tuple(rule for rule in settings.rules if not isinstance(rule, PlanReuse))
     return settings.changed(

@@ -394,7 +394,7 @@ class Rounding(TorchDispatchMode):
     Short numbers (multiples of 1/1024) come from exact arithmetic on rounded values, truths and
     counts: whether 1 >= 1 is no matter of rounding. Sums are changed everywhere, by units of
     their largest entry, since base plus difference rounds like that where terms cancel; products
-    only where they are not short, or zero.
+    where they are not short, and at half of their zeros.
     """
 
     def __init__(self, seed):
@@ -410,7 +410,8 @@ class Rounding(TorchDispatchMode):
         if name in _SUMS:
             exact, size = torch.zeros_like(exact), size.max()
         elif name in ("mm", "addmm"):
-            exact, size = exact & (result != 0), size.max()
+            coin = torch.rand(result.shape, generator=self.generator) < 0.5
+            exact, size = exact & ((result != 0) | coin), size.max()
         noise = torch.randn(result.shape, generator=self.generator, dtype=result.dtype)
         unit = torch.finfo(result.dtype).eps * size
         return torch.where(exact, result, result + 4 * noise * unit)

@@ -133,6 +133,32 @@ def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
     assert torch.equal(losses[0], losses[2])
 
 
+def test_probes_that_change_no_binary_weight_get_the_base_loss_to_the_bit():
+    """Every threshold lies where the base stands; a sum in another order would cross some."""
+
+    def product(self, x):
+        return x @ torch.where(self.fc.weight >= 0, 1.0, -1.0).to(x.dtype).T
+
+    def signs(self, x):
+        return self.out(torch.sign(product(self, x) - self.thresholds))
+
+    def make():
+        return Hand(signs, fc=linear(16, 24, bias=False), out=linear(CLASSES, 16))
+
+    model = build(make, 0).double()
+    inputs = torch.randn(7, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model.thresholds = product(model, inputs).detach()
+    given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
+    with torch.no_grad():
+        base = given.loss(trainable(model), given.buffers())
+    candidates = candidates_for(model, RowWise(2), dim=3, scale=1e-9)
+    evaluator = Incremental()
+    found = ModelObjective(given, evaluator).losses(candidates)
+    binary = next(span for span in candidates.spans() if span.block == 0)
+    assert evaluator.notes["fc.weight",] == "fused"
+    assert torch.equal(found[: binary.end], base.expand(binary.end))
+
+
 # -- compiling -------------------------------------------------------------------------------
 
 

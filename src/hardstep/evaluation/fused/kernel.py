@@ -205,13 +205,14 @@ class Kernel:
         return self.tables.get("matrix", entry.left, self.order, self.stride)
 
     def _column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
-        weight = columns[entry.right]
-        result = weight.slices @ self._inputs(entry)
-        if entry.bias is None:
-            return result
-        moved = columns.get(entry.bias)
-        bias = self.tables.written.values[entry.bias]
-        return result.add_((moved.slices if moved else bias[weight.unit])[:, None])
+        """The old column plus what changed, so that nothing changes where no weight does."""
+        weight, values = columns[entry.right], self.tables.written.values
+        result = self.tables.get("matrix", entry.output, self.order, self.stride)[weight.unit]
+        result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._inputs(entry))
+        moved = columns.get(entry.bias) if entry.bias is not None else None
+        if entry.bias is not None and moved is not None:
+            result += (moved.slices - values[entry.bias][weight.unit])[:, None]
+        return result
 
     def _linear(self, entry: Entry, move: LinearMove) -> dict[int, Tensor]:
         shift, responses, places, lengths = entry.slots
