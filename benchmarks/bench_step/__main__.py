@@ -61,7 +61,7 @@ def _measure(rows: list[Row], options: argparse.Namespace) -> list[str]:
     """Measure the rows; returns those that failed, which should not cost us the others."""
     python = None if options.skip_theirs else environment.python_of(options.venv.absolute())
     plan = runs.Plan(options.repeats, options.threads, options.batch, python, options.wait)
-    scaled = [row for row in rows if row.name in scaling.RANKS and not options.skip_scaling]
+    scaled = [row for row in rows if row.name in scaling.ROWS and not options.skip_scaling]
     jobs = [(row, "step") for row in rows] + [(row, "scaling") for row in scaled]
     failed = []
     for row, kind in jobs:

@@ -102,6 +102,11 @@ class Ours:
             "share": found["share"],
         }
 
+    def part(self, seed: int, share: float) -> dict[str, float]:
+        """The evaluation of a share of a step's probes."""
+        self.model.load_state_dict(self.initial)
+        return self._partly(share, batch(seed, self.batch_size, self.row.classes))
+
     def _partly(self, share: float, data: tuple[Tensor, Tensor]) -> dict[str, float]:
         proposal = thinned(self.optimizer.propose(), share)
         with timed() as taken:

@@ -1,7 +1,8 @@
 """How our step grows: time ~ value^exponent, fitted over probes and over the batch.
 
-Probes are varied through the rank, so every point is a whole step. Linear growth is exponent 1; a
-fixed cost per step makes it smaller.
+Probes are varied by asking for a share of a full-space step's particles, so that every point has
+the same mixture of layers; the batch by whole row-wise steps. Linear growth is exponent 1; a fixed
+cost per step (the recorded forward pass) makes it smaller, so sizes start where it is small.
 """
 
 import math
@@ -10,13 +11,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from bench_step.records import Record
-from bench_step.rows import Row
+from bench_step.rows import BY_NAME, Row
 from bench_step.runs import Plan, foreign_cores, medians
 from bench_step.wire import Worker
 
-# From the sizes of the table upward: below them the fixed cost of a step still shows.
-RANKS = {"snn": (4, 8, 16, 32), "mlp": (8, 16, 32, 64)}
-BATCHES = (512, 1024, 2048, 4096)
+ROWS = ("snn", "mlp")
+SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
+BATCHES = (1024, 2048, 4096, 8192)
 
 
 def measure(row: Row, plan: Plan) -> Iterator[Record]:
@@ -27,9 +28,20 @@ def measure(row: Row, plan: Plan) -> Iterator[Record]:
 
 
 def _over_probes(row: Row, plan: Plan, ours: Worker) -> Iterator[Record]:
-    for rank in RANKS[row.name]:
-        about = ours.ask("setup", rank=rank, **plan.arguments(row))
-        yield _point(about, about["probes"], plan, ours, plan.batch_size)
+    whole = BY_NAME[f"{row.name}-full"]
+    about = ours.ask("setup", **plan.arguments(whole))
+    for share in SHARES:
+        first, *parts = [
+            ours.ask("part", seed=seed, share=share) for seed in range(plan.repeats + 1)
+        ]
+        yield {
+            "value": share * about["probes"],
+            "versions": about["versions"],
+            "evaluation_wall": medians(parts, "wall"),
+            "evaluation_cpu": medians(parts, "cpu"),
+            "first_step": first,
+            "steps": parts,
+        }
 
 
 def _over_batches(row: Row, plan: Plan, ours: Worker) -> Iterator[Record]:
@@ -56,7 +68,8 @@ def _point(about: Record, value: int, plan: Plan, ours: Worker, batch_size: int)
 
 
 def _fitted(row: Row, axis: str, points: list[Record]) -> Record:
-    times = ("step_wall", "step_cpu", "evaluation_wall", "evaluation_cpu")
+    all_times = ("step_wall", "step_cpu", "evaluation_wall", "evaluation_cpu")
+    times = [name for name in all_times if name in points[0]]
     values = [point["value"] for point in points]
     exponents = {name: exponent(values, [point[name] for point in points]) for name in times}
     versions = points[0]["versions"]

@@ -152,7 +152,12 @@ class DensePart(Part):
         """Rows of the matrix."""
         if len(self.specs) != 1:
             return None
-        rows = self.directions[index.clamp_min(0)]
+        first = int(index[0])
+        # Particles in a row need no copy of directions that may take gigabytes.
+        if bool((index == torch.arange(first, first + len(index), device=index.device)).all()):
+            rows = self.directions[first : first + len(index)]
+        else:
+            rows = self.directions[index.clamp_min(0)]
         return rows.reshape(len(index), *self.specs[0].shape)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:

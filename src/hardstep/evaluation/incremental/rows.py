@@ -226,7 +226,8 @@ def _reduced_loss(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pa
     def loss(values: list[Tensor]) -> Tensor:
         head: list[Any] = [*values, *[None] * (place - len(values))]
         rest = node.args[place + 1 :]
-        return node.func(*head, 0, *rest).double().flatten(1).sum(dim=1)  # type: ignore[no-any-return]
+        each = node.func(*head, 0, *rest).double()
+        return each.reshape(len(each), -1).sum(dim=1)  # type: ignore[no-any-return]
 
     new = loss([as_rows(index, env, base, pairs) for index in node.inputs])
     old = loss([value[pairs.row] for value in operands])
