@@ -68,7 +68,7 @@ def test_a_hard_clause_costs_more_than_all_soft_ones():
 
 def test_costs_of_another_number_of_clauses_are_refused():
     formula = random_ksat(10, seed=0)
-    with pytest.raises(ConfigError, match="one entry for each of 42 clauses"):
+    with pytest.raises(ConfigError, match="one entry for each of 43 clauses"):
         MaxSat(formula, np.ones(3))
 
 
