@@ -170,6 +170,7 @@ if __name__ == "__main__":
             "setup": worker.setup,
             "step": worker.step,
             "batched": worker.batched,
+            "part": worker.part,
             "limit": worker.limit,
         }
     )
