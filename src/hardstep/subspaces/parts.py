@@ -1,8 +1,8 @@
 """How one block turns coordinates into tensor changes; subspaces are made of these parts.
 
 In `IdentityPart` a coordinate is one number of the tensor, in `DensePart` a dense direction
-over one or several tensors, in `SparsePart` a sparse direction over one tensor, in `RowsPart`
-a direction within one output unit's row, or its bias.
+over one or several tensors, in `SparsePart` a sparse direction over one tensor; `RowsPart` (in
+`rowspart`) has directions within one output unit's row, and its bias.
 """
 
 import math
@@ -213,97 +213,6 @@ class SparsePart(Part):
         """Signed sums over each direction's places."""
         flat = tensors[self.specs[0].name].detach().reshape(-1)
         return (flat[self.places.long()] * self.signs).sum(dim=1) * self.scale
-
-
-class RowsPart(Part):
-    """Each output unit has its own directions within its row, and its bias.
-
-    Unit u has `sizes[u]` coordinates: directions over the row first, the bias last.
-    """
-
-    def __init__(
-        self, weight: TensorSpec, bias: TensorSpec | None, basis: Tensor, sizes: tuple[int, ...]
-    ) -> None:
-        super().__init__((weight, bias) if bias else (weight,), sizes)
-        self.weight, self.bias = weight, bias
-        self.basis = basis  # (units, slots, columns); a unit uses its first few slots
-        self.memory = basis.untyped_storage().nbytes()
-        lengths = torch.tensor(sizes, device=basis.device)
-        self.unit = torch.repeat_interleave(lengths)  # (n,) output unit of a coordinate
-        self.slot = torch.arange(len(self.unit), device=basis.device)
-        self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.unit]
-        # The bias coordinate of a unit is its last one; it has no direction in the basis.
-        self.is_bias = (self.slot == lengths[self.unit] - 1) & (bias is not None)
-
-    def displaced(
-        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
-    ) -> dict[str, Tensor]:
-        """Copies with one row (and one bias) changed each."""
-        result = {}
-        for name, (unit, rows) in self.local(base, index, offsets).items():
-            stack = repeated(base[name], len(index))
-            stack[torch.arange(len(index), device=stack.device), unit] = rows
-            result[name] = stack
-        return result
-
-    def local(
-        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
-    ) -> dict[str, LocalChange]:
-        """The changed rows and biases alone; a particle never straddles two units."""
-        safe = index.clamp_min(0)
-        live = torch.where(index >= 0, offsets, 0)
-        unit = self.unit[safe[:, 0]]
-        along_row = torch.where(self.is_bias[safe], 0, live)
-        slot = torch.where(self.is_bias[safe], 0, self.slot[safe])
-        change = torch.einsum("nd,ndc->nc", along_row, self.basis[unit[:, None], slot])
-        rows = base[self.weight.name].detach()[unit]
-        rows = rows + change.reshape(rows.shape).to(rows.dtype)
-        result = {self.weight.name: LocalChange(unit, rows)}
-        if self.bias:
-            biases = base[self.bias.name].detach()[unit]
-            shift = torch.where(self.is_bias[safe], live, 0).sum(dim=1)
-            result[self.bias.name] = LocalChange(unit, biases + shift.to(biases.dtype))
-        return result
-
-    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove:
-        """Directions of the coordinates from the first to the last one asked for."""
-        first = int(torch.where(index >= 0, index, index.max()).min())
-        last = int(index.max()) + 1
-        # A bias has no direction: its place is any, its length along it zero.
-        slot = torch.where(self.is_bias, 0, self.slot)[first:last]
-        rows = self.basis[self.unit[first:last], slot]
-        safe = index.clamp_min(0)
-        live, bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
-        return LinearMove(
-            unit=self.unit[safe[:, 0]],
-            rows=rows,
-            places=(index - first).clamp_min(0),
-            lengths=torch.where(bias, 0, live),
-            shift=torch.where(bias, live, 0).sum(dim=1),
-        )
-
-    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
-        """Row changes by one batched product; biases are read off."""
-        table = coordinates.new_zeros(self.basis.shape[:2])
-        row = ~self.is_bias
-        table[self.unit[row], self.slot[row]] = coordinates[row]
-        change = torch.bmm(table[:, None, :], self.basis.expand(len(table), -1, -1))
-        result = {self.weight.name: change.reshape(self.weight.shape).to(self.weight.dtype)}
-        if self.bias:
-            result[self.bias.name] = coordinates[self.is_bias].to(self.bias.dtype)
-        return result
-
-    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Components of each row along its directions, and the biases."""
-        rows = tensors[self.weight.name].detach().reshape(self.weight.rows, -1, 1)
-        along = torch.bmm(
-            self.basis.expand(self.weight.rows, -1, -1), rows.to(self.basis.dtype)
-        ).squeeze(2)
-        coordinates = along[self.unit, self.slot.clamp_max(self.basis.shape[1] - 1)]
-        if self.bias:
-            biases = tensors[self.bias.name].detach()
-            coordinates = torch.where(self.is_bias, biases[self.unit], coordinates)
-        return coordinates
 
 
 class PartsSubspace(BoundSubspace):

@@ -27,7 +27,8 @@ from hardstep.subspaces.base import (
     layer_budget,
 )
 from hardstep.subspaces.layout import Layout, TensorSpec
-from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace, RowsPart
+from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
+from hardstep.subspaces.rowspart import RowsPart
 
 
 class RowBasis(Protocol):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.fused import rules as _rules  # noqa: F401 - registers the rules
+from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - registers its rules
+from hardstep.evaluation.fused import rules as _rules  # noqa: F401
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.generate import Generator
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator

@@ -246,6 +246,11 @@ def _keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
     return found
 
 
+def argument(node: Node, place: int, name: str, default: Any) -> Any:
+    """An argument of a node, by place or by name."""
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
 # Rules for operations that are not element-wise are registered by `rules`.
 Rule = Callable[[Translator, Node], None]
 _RULES: dict[str, Rule] = {}
