@@ -14,12 +14,28 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from bench_step import environment, records, report, runs, scaling
+from bench_step import environment, records, report, runs, scaling, written
 from bench_step.rows import BY_NAME, ROWS, Row
 
 BUSY = 0.5  # a load average above this will show in the numbers
+
+
+class Kind(NamedTuple):
+    """A measurement, and the rows it is taken of."""
+
+    measure: Callable[[Row, runs.Plan], Iterator[records.Record]]
+    rows: Collection[str]
+
+
+KINDS = {
+    "step": Kind(runs.measure, BY_NAME),
+    "scaling": Kind(scaling.measure, scaling.ROWS),
+    "written": Kind(written.measure, written.ROWS),
+}
 
 
 def main() -> None:
@@ -61,8 +77,9 @@ def _measure(rows: list[Row], options: argparse.Namespace) -> list[str]:
     """Measure the rows; returns those that failed, which should not cost us the others."""
     python = None if options.skip_theirs else environment.python_of(options.venv.absolute())
     plan = runs.Plan(options.repeats, options.threads, options.batch, python, options.wait)
-    scaled = [row for row in rows if row.name in scaling.ROWS and not options.skip_scaling]
-    jobs = [(row, "step") for row in rows] + [(row, "scaling") for row in scaled]
+    jobs = [(row, kind) for kind in KINDS for row in rows if row.name in KINDS[kind].rows]
+    if options.skip_scaling:
+        jobs = [(row, kind) for row, kind in jobs if kind != "scaling"]
     failed = []
     for row, kind in jobs:
         needs_theirs = kind == "step" and python is not None
@@ -85,8 +102,7 @@ def _record(row: Row, kind: str, options: argparse.Namespace, plan: runs.Plan) -
     place = records.circumstances(_command(), options.threads)
     place["machine"]["wait"] = options.wait
     place |= {"batch": options.batch, "repeats": options.repeats}
-    found = [runs.measure(row, plan)] if kind == "step" else scaling.measure(row, plan)
-    for record in found:
+    for record in KINDS[kind].measure(row, plan):
         whole = {"kind": kind, **record, **place}
         records.append(options.record, whole)
         print(report.line(whole), flush=True)

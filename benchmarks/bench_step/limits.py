@@ -13,6 +13,9 @@ by operation, and what differs is counted:
     element-wise operation           1 per changed result (sigmoid 3, log-softmax 4)
     moves and reductions             0
 
+An operation repeated on the very same tensors (a layer applied to the same input at every time
+step) needs doing once, and is counted once.
+
 Bytes that must move: bases, parameters and the batch once, and one loss per probe. Both are lower
 bounds for the model as it is written (a mixture of experts computes all its experts), and the peak
 is that of a matrix product, which element-wise work cannot reach.
@@ -26,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from hardstep.evaluation import LossFunction
 from hardstep.optim import PolyStep
@@ -45,20 +49,40 @@ class Call(NamedTuple):
 
 
 class Recording(TorchDispatchMode):
-    """Keeps every operation that computes something."""
+    """Keeps every operation that computes something, and answers a repeated one from memory.
+
+    Tensors are told apart by where they lie, which is safe while every argument is kept alive and
+    none is written to: a model that works in place is refused.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self._known: dict[object, Any] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
+        if func._schema.is_mutable:
+            raise ValueError(
+                f"{name} writes to its argument; the limit is counted on pure operations"
+            )
+        key = (func, tree_map(_place, (args, kwargs)).__repr__())
+        if key in self._known:
+            return self._known[key]
+        result = func(*args, **(kwargs or {}))
+        self._known[key] = result
         if not func.is_view and name not in FREE:
             self.calls.append(Call(name, args, result))
         return result
+
+
+def _place(value: Any) -> Any:
+    """What tells a tensor from another: its address and layout; other arguments are themselves."""
+    if isinstance(value, Tensor):
+        return (value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
+    return value
 
 
 def required(

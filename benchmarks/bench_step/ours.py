@@ -45,24 +45,25 @@ class Ours:
     optimizer: PolyStep
 
     def setup(
-        self, name: str, threads: int, batch_size: int, rank: int | None = None
+        self, name: str, threads: int, batch_size: int, gallery: bool = False
     ) -> dict[str, Any]:
-        """Build the model and the optimizer of a row, at another rank if one is given."""
+        """Build the optimizer of a row, for its plain model or the one of `hardstep.nn`."""
         torch.set_num_threads(threads)
         self.row, self.batch_size = BY_NAME[name], batch_size
-        self.rank = rank or self.row.rank
         self.loss_fn = nn.CrossEntropyLoss()
         self.model = build(self.row.task)
+        if gallery:
+            self.model = _gallery(self.row.task, self.model)
         self.initial = {key: value.clone() for key, value in self.model.state_dict().items()}
         _check_against_gallery(self.row, self.model)
         started = time.perf_counter()
-        self.optimizer = PolyStep(self.model, _settings(self.row, self.rank), seed=0)
+        self.optimizer = PolyStep(self.model, _settings(self.row), seed=0)
         proposal = self.optimizer.propose()
         return {
             "setup_seconds": time.perf_counter() - started,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "probes": self.optimizer.evaluations_per_step,
-            "subspace": _subspace_name(self.row.kind, self.rank),
+            "subspace": _subspace_name(self.row),
             "coordinates": self.optimizer.subspace.dim,
             "versions": versions(),
             "temperature": proposal.temperature,
@@ -128,25 +129,26 @@ def thinned(proposal: Proposal, share: float) -> Proposal:
     return proposal._replace(rows=proposal.rows[kept])
 
 
-def _settings(row: Row, rank: int) -> Settings:
+def _settings(row: Row) -> Settings:
     """The paper's, without plan reuse, in the row's subspace."""
     others = {"mlp": presets.mnist, "snn-once": presets.snn}
     preset = others.get(row.task) or getattr(presets, row.task)
     settings: Settings = preset(PAPER[row.task].steps)
     rules = tuple(rule for rule in settings.rules if not isinstance(rule, PlanReuse))
     return settings.changed(
-        subspace=_subspace(row.kind, rank), polytope=Simplex(row.particle_dim), rules=rules
+        subspace=_subspace(row), polytope=Simplex(row.particle_dim), rules=rules
     )
 
 
-def _subspace(kind: str, rank: int) -> Subspace:
-    if kind == "full":
+def _subspace(row: Row) -> Subspace:
+    if row.kind == "full":
         return Full()
-    return LayerWise(rank) if kind == "layer-wise" else RowWise(rank)
+    return LayerWise(row.rank) if row.kind == "layer-wise" else RowWise(row.rank)
 
 
-def _subspace_name(kind: str, rank: int) -> str:
-    return "Full()" if kind == "full" else f"{type(_subspace(kind, rank)).__name__}({rank})"
+def _subspace_name(row: Row) -> str:
+    name = type(_subspace(row)).__name__
+    return f"{name}()" if row.kind == "full" else f"{name}({row.rank})"
 
 
 def _path(evaluator: Evaluator) -> str:
@@ -155,12 +157,19 @@ def _path(evaluator: Evaluator) -> str:
 
 def _check_against_gallery(row: Row, model: nn.Module) -> None:
     """The plain model must be the network of `hardstep.nn`, whatever its parameters' names."""
-    known = GALLERY[row.task]()
+    known = _gallery(row.task, model)
+    inputs, _ = batch(0, 64, row.classes)
     with torch.no_grad():
-        for mine, theirs in zip(known.parameters(), model.parameters(), strict=True):
-            mine.copy_(theirs)
-        inputs, _ = batch(0, 64, row.classes)
         torch.testing.assert_close(model(inputs), known(inputs))
+
+
+def _gallery(task: str, model: nn.Module) -> nn.Module:
+    """The network of `hardstep.nn` with the parameters of a plain one."""
+    known: nn.Module = GALLERY[task]()
+    with torch.no_grad():
+        for mine, given in zip(known.parameters(), model.parameters(), strict=True):
+            mine.copy_(given)
+    return known
 
 
 if __name__ == "__main__":

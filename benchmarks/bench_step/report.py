@@ -1,5 +1,6 @@
 """From records to what a reader sees: a table and exponents between markers, and a chart."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def write(records: list[Record], docs: Path) -> None:
     compared = [record for record in found if record["theirs"]]
     if compared:
         draw(compared, docs / CHART)
-    text = "\n\n".join(_sections(found, list(latest(full, "scaling").values()), bool(compared)))
+    text = "\n\n".join([*_sections(found, bool(compared)), *_others(full), _origin(found)])
     page = docs / PAGE
     before, rest = page.read_text().split(BEGIN)
     after = rest.split(END)[1]
@@ -51,6 +52,8 @@ def line(record: Record) -> str:
     if record["kind"] == "scaling":
         fitted = ", ".join(f"{name} {value:.2f}" for name, value in record["exponents"].items())
         return f"{record['row']}: exponents over {record['axis']}: {fitted}"
+    if record["kind"] == "written":
+        return _written(record)
     ours = record["ours"]
     text = f"{record['row']}: ours {_seconds(ours['median']['wall'])}"
     if record["theirs"]:
@@ -64,16 +67,30 @@ def line(record: Record) -> str:
     return text
 
 
-def _sections(found: list[Record], scalings: list[Record], chart: bool) -> list[str]:
+def _written(record: Record) -> str:
+    hand, layers = (record[name]["median"]["cpu"] for name in ("by_hand", "from_layers"))
+    return (
+        f"the recurrence of `{record['row']}` written by hand takes {_seconds(hand)} of CPU time "
+        f"per step, the same network built from `hardstep.nn` {_seconds(layers)}: "
+        f"{record['speed']['cpu']:.0%} of its speed"
+    )
+
+
+def _sections(found: list[Record], chart: bool) -> list[str]:
     sections = [_table(found)]
     if chart:
         sections.insert(0, f"![ratio of the published step to ours, per row]({CHART})")
     notes = [*filter(None, map(_note, found)), *_disturbances(found)]
-    sections += [" ".join(notes)] if notes else []
+    return [*sections, " ".join(notes)] if notes else sections
+
+
+def _others(records: list[Record]) -> Iterator[str]:
+    """What was measured beside the steps."""
+    scalings = list(latest(records, "scaling").values())
     if scalings:
-        sections.append(_exponents(scalings))
-    sections.append(_origin(found))
-    return sections
+        yield _exponents(scalings)
+    for record in latest(records, "written").values():
+        yield f"{line(record)[:1].upper()}{line(record)[1:]}."
 
 
 def _table(found: list[Record]) -> str:

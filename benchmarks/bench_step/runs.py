@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -53,8 +54,8 @@ class Plan:
         return {"name": row.name, "threads": self.threads, "batch_size": self.batch_size}
 
 
-def measure(row: Row, plan: Plan) -> Record:
-    """Everything about one row."""
+def measure(row: Row, plan: Plan) -> Iterator[Record]:
+    """One record: everything about the row's step."""
     with tempfile.TemporaryDirectory() as cache:
         with plan.ours(cache) as ours:
             about = ours.ask("setup", **plan.arguments(row))
@@ -64,7 +65,7 @@ def measure(row: Row, plan: Plan) -> Record:
             record["limit"] = ours.ask("limit", seed=0)
         if about["setup_seconds"] < SLOW_SETUP:
             record["ours"]["first_step_cached"] = _first_step(row, plan, cache)
-    return _derived(row, record)
+    yield _derived(row, record)
 
 
 def _interleaved(row: Row, plan: Plan, ours: Worker, about: Record) -> Record:

@@ -1,6 +1,8 @@
 """Incremental evaluation on models it was not written for, and on models built to deceive it."""
 
 import collections
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -136,6 +138,14 @@ def writes_after_reading(self, x):
     return self.b(kept + h)
 
 
+def writes_to_one_of_two_equal_products(self, x):
+    """The second is answered from memory, and must not be the tensor that was written to."""
+    h = self.a(x).mul_(2.0)
+    again = self.a(x)
+    h.add_(again)
+    return self.b(h * self.a(x) + again.sub_(1.0))
+
+
 def caches_on_the_module(self, x):
     self.seen = self.a(x)
     return self.b(self.seen)
@@ -182,6 +192,7 @@ TRICKS = {
         writes_by_mask,
         writes_to_a_view_alone,
         writes_after_reading,
+        writes_to_one_of_two_equal_products,
         caches_on_the_module,
         transposes_the_batch,
         permutes_examples,
@@ -194,6 +205,7 @@ MUST_FALL_BACK = {"branches", "leaves_by_numpy", "leaves_by_array", "leaves_by_l
 MUST_BE_FOLLOWED = {
     "writes_to_a_view_alone",
     "writes_after_reading",
+    "writes_to_one_of_two_equal_products",
     "caches_on_the_module",
     "surrogate",
 }
@@ -257,3 +269,18 @@ def test_a_genuine_fault_of_the_model_is_the_models_own_error():
     candidates = candidates_for(problem.model, RowWise(2))
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         ModelObjective(problem, Incremental()).losses(candidates)
+
+
+def test_torchs_compiler_is_not_loaded_for_watching_a_forward_pass():
+    """It takes longer to import than most first steps."""
+    code = """
+import sys, torch
+from torch import nn
+from hardstep import PolyStep
+model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+optimizer = PolyStep(model)
+optimizer.step(torch.ones(5, 4), torch.zeros(5, dtype=torch.long), nn.functional.cross_entropy)
+print(optimizer.evaluator.note, "torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["incremental,", "fused", "False"]

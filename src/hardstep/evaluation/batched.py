@@ -19,12 +19,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.dispatch import DispatchMode
 from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explained, forward_cost
 from hardstep.evaluation.isolation import isolated, reseed
 from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
@@ -173,11 +173,11 @@ def _run(
         return call(tensors, buffers)
 
 
-class _LargestValue(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _LargestValue(DispatchMode):
     """Notes the size of the largest result of a forward pass."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.nbytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.dispatch import DispatchMode
 from hardstep.evaluation.isolation import isolated, reseed
 
 
@@ -36,11 +36,11 @@ class Cost(NamedTuple):
         return Cost(self.operations + other.operations, self.nbytes + other.nbytes)
 
 
-class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Counting(DispatchMode):
     """Counts torch operations: products by their multiply-adds, others by their results."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.cost = Cost()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.dispatch import DispatchMode
 
 
-class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class LiveBytes(DispatchMode):
     """Measures the memory of tensors that are made inside: `now`, and at most, `peak`.
 
     Exact for what the operations return, on any device; what a kernel takes for itself while it
@@ -21,7 +21,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.now = 0
         self.peak = 0
         self._sizes: dict[int, int] = {}  # storages made inside and still alive

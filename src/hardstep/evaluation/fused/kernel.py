@@ -82,6 +82,15 @@ def _rows(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
     return table
 
 
+def _stride(rows: int, lanes: int) -> int:
+    """Rows of a table: whole vectors, an odd number of them.
+
+    A kernel reads one vector of rows of many units, and with a power of two between them they
+    would all fall into the same few places of a cache.
+    """
+    return (-(-rows // lanes) | 1) * lanes
+
+
 class Kernel:
     """One block in one step."""
 
@@ -89,8 +98,9 @@ class Kernel:
         self.plan, self.tables = plan, tables
         self._check_finite()
         self.rows = plan.program.num_rows
-        self.stride = -(-self.rows // plan.lanes) * plan.lanes
+        self.stride = _stride(self.rows, plan.lanes)
         self.order = self._order()
+        self._rooms: dict[int, Tensor] = {}
         self.fixed = {
             slot: tables.get(layout, what, self.order, self.stride)
             for (layout, what), slot in plan.program.tables.items()
@@ -234,7 +244,16 @@ class Kernel:
         flat = directions.reshape(-1, len(inputs)).to(inputs.dtype)
         number = torch.repeat_interleave(torch.arange(len(start)), counts)
         live = torch.where(index >= 0, offsets, 0).to(inputs.dtype)
-        return {responses: flat @ inputs, particles: number, lengths: live}
+        return {responses: self._respond(responses, flat, inputs), particles: number, lengths: live}
+
+    def _respond(self, slot: int, directions: Tensor, inputs: Tensor) -> Tensor:
+        """What the examples make of the directions, in memory that the next tile uses again."""
+        room = self._rooms.get(slot)
+        if room is None or len(room) < len(directions):
+            room = self._rooms[slot] = inputs.new_zeros(len(directions), self.stride)
+        room = room[: len(directions)]
+        torch.mm(directions, inputs[:, : self.rows], out=room[:, : self.rows])
+        return room
 
 
 _PER_TILE = {
