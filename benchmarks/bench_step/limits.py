@@ -65,17 +65,15 @@ class Recording(TorchDispatchMode):
     ) -> Any:
         name = func.overloadpacket.__name__
         if func._schema.is_mutable:
-            raise ValueError(
-                f"{name} writes to its argument; the limit is counted on pure operations"
-            )
-        key = (func, tree_map(_place, (args, kwargs)).__repr__())
-        if key in self._known:
-            return self._known[key]
-        result = func(*args, **(kwargs or {}))
-        self._known[key] = result
-        if not func.is_view and name not in FREE:
-            self.calls.append(Call(name, args, result))
-        return result
+            raise ValueError(f"{name} writes to its argument; limits are counted without that")
+        if func.is_view:  # lies where the tensor lies that it is a view of
+            return func(*args, **(kwargs or {}))
+        key = (func, repr(tree_map(_place, (args, kwargs))))
+        if key not in self._known:
+            self._known[key] = func(*args, **(kwargs or {}))
+            if name not in FREE:
+                self.calls.append(Call(name, args, self._known[key]))
+        return self._known[key]
 
 
 def _place(value: Any) -> Any:
