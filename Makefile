@@ -1,13 +1,14 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
 # make bench-step   time a step against the published package, on an otherwise idle machine
+# make bench-maxsat   MAX-SAT against its rivals; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?=
 ARGS   ?=
 
-.PHONY: demo test check bench-step clean
+.PHONY: demo test check bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
@@ -22,6 +23,9 @@ check:
 
 bench-step: $(VENV)/.installed
 	PYTHONPATH=benchmarks $(BIN)/python -m bench_step $(ARGS)
+
+bench-maxsat: $(VENV)/.installed-dev
+	PYTHONPATH=benchmarks $(BIN)/python -m bench_maxsat $(ARGS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(call create)

@@ -21,10 +21,11 @@ LAYERS = [
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},
-    {"presets"},
+    {"presets", "rivals"},
     {"training"},
     {"nn", "data"},
     {"tasks"},
+    {"theory"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

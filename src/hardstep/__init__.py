@@ -22,7 +22,7 @@ _HOME = {
         "NonFiniteLossError",
         "ObjectiveError",
     ),
-    "hardstep.evaluation": ("Batched", "OneByOne"),
+    "hardstep.evaluation": ("Batched", "Candidates", "OneByOne"),
     "hardstep.geometry": ("Biased", "Cube", "Haar", "Jitter", "Mollifier", "Orthoplex", "Simplex"),
     "hardstep.optim": (
         "Absorb",
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from hardstep.errors import NonFiniteLossError as NonFiniteLossError
     from hardstep.errors import ObjectiveError as ObjectiveError
     from hardstep.evaluation import Batched as Batched
+    from hardstep.evaluation import Candidates as Candidates
     from hardstep.evaluation import OneByOne as OneByOne
     from hardstep.geometry import Biased as Biased
     from hardstep.geometry import Cube as Cube

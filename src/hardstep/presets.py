@@ -9,7 +9,7 @@ of a flat temperature, or a length. They use the row-wise subspace at the paper'
 import math
 
 from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
-from hardstep.optim import Absorb, Momentum, PlanReuse, Settings
+from hardstep.optim import Absorb, Momentum, PlanReuse, Settings, WeightDecay
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
 from hardstep.subspaces import Full, RowWise
 
@@ -114,6 +114,28 @@ def maxsat(steps: int, num_variables: int) -> Settings:
         step_radius=Length(Cosine(3000.0 * scale, 600.0 * scale, steps)),
         probe_radius=Length(Cosine(100.0 * scale, 20.0 * scale, steps)),
         rules=(*reuse, Momentum(Linear(0.5, 0.95, steps))),
+    )
+
+
+def signs(steps: int, unit: float = 1.0) -> Settings:
+    """Ours for variables that are signs (true where x_i >= 0), such as MAX-SAT's, at any size.
+
+    Probes reach far beyond any x, so every probe sets the signs of its particle, and x adds up
+    what that was worth. Weight decay is what keeps x movable: with much of it only the latest
+    preferences count and signs flip freely, with little a sign flips only if the preference
+    lasts. Lowering it over the run anneals the search (docs/maxsat.md).
+
+    Args:
+        steps: Of the run.
+        unit: What one typical change costs; the temperature.
+    """
+    return Settings(
+        subspace=Full(),
+        polytope=Simplex(2),
+        temperature=unit,
+        step_radius=Length(1.0),
+        probe_radius=Length(400.0),
+        rules=(WeightDecay(Linear(0.9, 0.1, steps)),),
     )
 
 

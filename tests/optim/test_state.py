@@ -174,8 +174,8 @@ REFUSED = {
         lambda: saved_state(rules=(Momentum(0.5),))
     ),
     "saved with seed 8, this one has 7; build it with seed=8": lambda: saved_state(seed=8),
-    "has format 99, this version reads 1": lambda: saved_state() | {"format": 99},
-    "has format None, this version reads 1": dict,
+    "has format 99, this version reads 2": lambda: saved_state() | {"format": 99},
+    "has format None, this version reads 2": dict,
     r"has particles \(4, 2\), this model needs \(10, 2\)": (
         lambda: tiny(torch.nn.Linear(3, 2).double()).state_dict()
     ),

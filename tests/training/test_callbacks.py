@@ -80,7 +80,7 @@ def test_the_bar_on_a_terminal_shows_loss_validation_and_speed(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal()
     bar = ProgressBar(stream)
-    bar.console.width = 120
+    bar.line.console.width = 120
     run(callbacks=[bar])
     text = stream.getvalue()
     for part in ("step", "loss", "valid", "%", "evals/s"):

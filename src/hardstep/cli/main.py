@@ -47,12 +47,15 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoint, log, picture.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Print which hypotheses of the theorem it met.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a hard architecture and score it once on the test set."""
     from hardstep.cli.train import TrainOptions, run_train
 
-    raise typer.Exit(run_train(TrainOptions(task, data, seed, steps, out, resume, json)))
+    raise typer.Exit(run_train(TrainOptions(task, data, seed, steps, out, resume, coverage, json)))
 
 
 @app.command()
@@ -64,6 +67,75 @@ def evaluate(
     from hardstep.cli.evaluate import run_evaluate
 
     raise typer.Exit(run_evaluate(checkpoint, json))
+
+
+@app.command()
+def maxsat(
+    file: Annotated[
+        Path | None, typer.Argument(help="DIMACS CNF or WCNF, plain or compressed (gz, xz).")
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option(metavar="N", help="Random 3-SAT with N variables instead.")
+    ] = None,
+    ratio: Annotated[float, typer.Option(help="Clauses per variable, with --random.")] = 4.27,
+    seconds: Annotated[float | None, typer.Option(help="Time to search; 60 by default.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps instead of time: the same on any machine.")
+    ] = None,
+    target: Annotated[
+        int | None, typer.Option(min=0, help="Stop at this falsified weight or less.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes the run, and the clauses of --random.")] = 0,
+    polish: Annotated[
+        bool, typer.Option("--polish", help="Let local search (probSAT) have the second half.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Satisfy as many clauses as possible; prints c, o, s and v lines. Ctrl-C prints the best."""
+    from hardstep.cli.maxsat import MaxsatOptions, run_maxsat
+
+    options = MaxsatOptions(file, random, ratio, seconds, steps, target, seed, polish, json)
+    raise typer.Exit(run_maxsat(options))
+
+
+@app.command()
+def diagnose(
+    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
+    seed: Annotated[int, typer.Option(help="Of the weights, the sample and the trials.")] = 0,
+    temperature: Annotated[float | None, typer.Option(help="Yours, if not the task's.")] = None,
+    step_radius: Annotated[float | None, typer.Option(help="Yours, as a length.")] = None,
+    probe_radius: Annotated[float | None, typer.Option(help="Yours, as a length.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where it is stuck; the initial weights otherwise.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw flat pairs over the radius.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Say why a run does not move, and recommend temperature and radii."""
+    from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
+
+    radii = (temperature, step_radius, probe_radius)
+    raise typer.Exit(
+        run_diagnose(DiagnoseOptions(task, data, seed, *radii, checkpoint, picture, json))
+    )
+
+
+@app.command()
+def theory(
+    full: Annotated[bool, typer.Option("--full", help="Full sample sizes: minutes.")] = False,
+    only: Annotated[str, typer.Option(help="Groups or checks, such as A or A1,C.")] = "",
+    trained: Annotated[
+        bool, typer.Option("--trained", help="Also the protocols that train networks.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    json: Annotated[Path | None, typer.Option(help="Write the outcomes to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
+) -> None:
+    """Check the method's theorems numerically; exit 0 only if every check is sound."""
+    from hardstep.cli.theory import TheoryOptions, run_theory
+
+    raise typer.Exit(run_theory(TheoryOptions(full, only, trained, seed, json, html)))
 
 
 def main() -> None:

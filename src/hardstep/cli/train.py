@@ -38,6 +38,7 @@ class TrainOptions:
     steps: int | None = None
     out: Path | None = None
     resume: bool = False
+    coverage: bool = False
     json: bool = False
 
 
@@ -77,6 +78,8 @@ def run_train(options: TrainOptions) -> int:
     with checkpoints.replacing(folder / RESULT) as temporary:
         temporary.write_text(json.dumps(result, indent=2) + "\n")
     _draw(task, dataset, model, folder, result)
+    if options.coverage:
+        print(optimizer.coverage(), file=sys.stderr)
     return _report(result, folder, options)
 
 

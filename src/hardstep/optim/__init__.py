@@ -1,6 +1,7 @@
 """The optimizer and what it is made of."""
 
 from hardstep.optim.ask_tell import AskTell, SuccessRadius
+from hardstep.optim.coverage import Condition, Coverage, Statistics
 from hardstep.optim.minimization import MinimizeResult, minimize
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.report import StepReport
@@ -12,6 +13,8 @@ __all__ = [
     "Absorb",
     "AdaptiveProbes",
     "AskTell",
+    "Condition",
+    "Coverage",
     "MinimizeResult",
     "Momentum",
     "PlanReuse",
@@ -20,6 +23,7 @@ __all__ = [
     "Reach",
     "Rule",
     "Settings",
+    "Statistics",
     "StepReport",
     "SuccessRadius",
     "WeightDecay",

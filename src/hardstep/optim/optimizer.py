@@ -26,6 +26,7 @@ from hardstep.evaluation import (
 )
 from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
+from hardstep.optim.coverage import Coverage, coverage
 from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
 from hardstep.optim.rules import Context
 from hardstep.optim.settings import Settings, describe
@@ -197,6 +198,10 @@ class PolyStep:
         print(explanation)
         return explanation
 
+    def coverage(self) -> Coverage:
+        """Which hypotheses of the convergence theorem this run meets; print it."""
+        return coverage(self.settings, self.subspace, self._state.statistics)
+
     def advance(self, proposal: Proposal, losses: Tensor) -> float:
         """Finish a step: solve, shape the move, change the tensors. Returns the loss."""
         expected = proposal.probes.shape[:3]
@@ -228,6 +233,7 @@ class PolyStep:
         )
         self._move(displacement)
         self.report = solve_report(proposal, move, displacement, nonfinite)
+        self._state = self._state._replace(statistics=self._state.statistics.after(self.report))
         return move.transport_cost
 
     def parameters_at(

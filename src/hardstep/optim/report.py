@@ -27,6 +27,7 @@ class StepReport:
     probe_radius: float
     spread_max: float
     spread_share: float  # share of rows with Δ/ε > 1
+    spread_square: float  # mean of (Δ/ε)² over all rows, those with Δ/ε > 1 taken as 0
     dead_share: float  # share of constant rows
     displacement: float  # Euclidean length of the whole move
     nonfinite: int = 0
@@ -66,6 +67,7 @@ def solve_report(
         probe_radius=proposal.reach.probe_radius,
         spread_max=float(spread.max()),
         spread_share=float((spread > 1).double().mean()),
+        spread_square=float(torch.where(spread > 1, 0, spread).square().double().mean()),
         dead_share=float((spread == 0).double().mean()),
         displacement=float(displacement.norm()),
         nonfinite=nonfinite,
@@ -86,6 +88,7 @@ def coast_report(
         probe_radius=reach.probe_radius,
         spread_max=math.nan,
         spread_share=math.nan,
+        spread_square=math.nan,
         dead_share=math.nan,
         displacement=float(move.norm()),
         evaluations=1,

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from hardstep.errors import CheckpointError
+from hardstep.optim.coverage import Statistics
 from hardstep.optim.rules import Rule, RuleState
 from hardstep.solvers import Potentials
 
-FORMAT = 1
+FORMAT = 2
 
 
 class State(NamedTuple):
@@ -25,18 +26,22 @@ class State(NamedTuple):
     previous_move: Tensor  # (P, d_p)
     rules: tuple[RuleState, ...]
     potentials: Potentials | None
+    statistics: Statistics
 
 
 def fresh(shape: tuple[int, int], rules: Sequence[Rule], like: Tensor) -> State:
     """The state before the first step."""
     zero = like.new_zeros(shape)
-    return State(0, 0, zero, zero, tuple(rule.init(zero) for rule in rules), None)
+    memories = tuple(rule.init(zero) for rule in rules)
+    return State(0, 0, zero, zero, memories, None, Statistics())
 
 
 def forget(state: State, rules: Sequence[Rule]) -> State:
     """Coordinates restart: no displacement, directions, velocities, averages or potentials."""
     clean = fresh((len(state.coordinates), state.coordinates.shape[1]), rules, state.coordinates)
-    return clean._replace(step=state.step, evaluations=state.evaluations)
+    return clean._replace(
+        step=state.step, evaluations=state.evaluations, statistics=state.statistics
+    )
 
 
 def to_dict(state: State, settings: str, seed: int) -> dict[str, Any]:
@@ -52,6 +57,7 @@ def to_dict(state: State, settings: str, seed: int) -> dict[str, Any]:
         "previous_move": state.previous_move,
         "rules": [dict(rule) for rule in state.rules],
         "potentials": [] if potentials is None else [potentials.row, potentials.column],
+        "statistics": list(state.statistics),
     }
 
 
@@ -88,6 +94,7 @@ def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) 
         previous_move=saved["previous_move"].to(like).clone(),
         rules=tuple(_rule_state(rule, like.device) for rule in saved["rules"]),
         potentials=Potentials(*(p.clone() for p in potentials)) if potentials else None,
+        statistics=Statistics(*saved["statistics"]),
     )
 
 

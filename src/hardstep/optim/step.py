@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hardstep.geometry import probe_fractions
-from hardstep.solvers import Plan, Potentials, Solver
+from hardstep.solvers import Plan, Potentials, Solver, row_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ def advance(
         solver: Turns costs into a plan.
         warm: Potentials of the previous solve.
     """
-    costs = losses.double().mean(dim=2)
+    costs = losses.double().mean(dim=2) if losses.shape[2] > 1 else losses.double().squeeze(2)
     plan = solver.solve(costs, proposal.temperature, warm)
     # Row sums, not 1/P: an unconverged solver must still give a convex combination.
-    share = plan.weights / plan.weights.sum(dim=1, keepdim=True)
+    share = plan.weights / row_sums(plan.weights)
     # Targets sum to zero, so only the excess over the least share moves a particle: one whose
     # shares are equal stays where it is to the last bit.
     excess = (share - share.amin(dim=1, keepdim=True)).to(proposal.targets)
     displacement = torch.einsum("pv,pvd->pd", excess, proposal.targets)
-    return Move(displacement, plan, costs, float((share * costs).sum(dim=1).mean()))
+    return Move(displacement, plan, costs, float((share * costs).sum() / len(costs)))

@@ -7,6 +7,7 @@ ablations; `Blockwise` applies any of them to each block of particles on its own
 
 from hardstep.solvers.base import Plan, Potentials, Solver
 from hardstep.solvers.blockwise import Blockwise
+from hardstep.solvers.costs import row_sums
 from hardstep.solvers.greedy import Greedy, TopK
 from hardstep.solvers.penalized import Penalized
 from hardstep.solvers.sinkhorn import Sinkhorn
@@ -24,4 +25,5 @@ __all__ = [
     "Solver",
     "Standardized",
     "TopK",
+    "row_sums",
 ]

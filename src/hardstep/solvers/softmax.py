@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from hardstep.solvers.base import Plan, Potentials, Solver
-from hardstep.solvers.costs import scale
+from hardstep.solvers.costs import row_sums, scale
 
 
 def row_softmax(log_weights: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def row_softmax(log_weights: Tensor) -> Tensor:
     Written out since `torch.softmax` is several times slower over so few columns.
     """
     weights = (log_weights - log_weights.amax(dim=1, keepdim=True)).exp_()
-    return weights.div_(weights.sum(dim=1, keepdim=True).mul_(len(weights)))
+    return weights.div_(row_sums(weights).mul_(len(weights)))
 
 
 @dataclass(frozen=True, slots=True)

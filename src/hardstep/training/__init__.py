@@ -9,6 +9,7 @@ from hardstep.training.callbacks import (
     TensorBoard,
 )
 from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.liveline import LiveLine
 from hardstep.training.loop import FINISHED, INTERRUPTED, FitResult, Validation, fit
 from hardstep.training.run import ACCURACY, Metric, Run, Score, mean_score
 
@@ -21,6 +22,7 @@ __all__ = [
     "FitResult",
     "INTERRUPTED",
     "JsonlLog",
+    "LiveLine",
     "Metric",
     "ProgressBar",
     "Run",

@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from hardstep.errors import ConfigError
 from hardstep.optim import StepReport
 from hardstep.training.checkpoints import replacing
+from hardstep.training.liveline import LiveLine
 from hardstep.training.run import Run, Score
 
 
@@ -133,29 +131,17 @@ class ProgressBar(Callback):
     """A live bar on a terminal; elsewhere a plain line now and then."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self.console = Console(file=stream, stderr=stream is None)
-        self._bar: Progress | None = None
+        self.line = LiveLine(stream)
         self._validation = "–"
         self._evaluations = 0
         self._seconds = 0.0
-        self._next_line = 0.0
 
     def on_start(self, run: Run) -> None:
-        """Show the bar, if there is a terminal to show it on."""
+        """Show the bar."""
         self._evaluations, self._seconds = run.optimizer.evaluations, run.seconds
         if run.best is not None:
             self._validation = self._shown(run, run.history[-1])
-        if self.console.is_terminal:
-            self._bar = Progress(
-                TextColumn("step {task.completed}/{task.total}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[numbers]}"),
-                TimeRemainingColumn(compact=True),
-                console=self.console,
-                transient=True,
-            )
-            self._bar.add_task("train", total=run.total_steps or None, numbers="")
-            self._bar.start()
+        self.line.start(run.total_steps or None)
 
     def on_step(self, run: Run, report: StepReport) -> None:
         """Update the numbers."""
@@ -163,12 +149,7 @@ class ProgressBar(Callback):
         rate = (run.optimizer.evaluations - self._evaluations) / spent
         path = getattr(run.optimizer.evaluator, "path", "")
         numbers = f"loss {report.loss:.3f}  valid {self._validation}  {rate:,.0f} evals/s  {path}"
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=run.step, numbers=numbers)
-        elif run.seconds >= self._next_line:
-            of = f"/{run.total_steps}" if run.total_steps else ""
-            self.console.print(f"step {run.step}{of}  {numbers}", highlight=False)
-            self._next_line = run.seconds + 10.0
+        self.line.show(run.step, run.total_steps, numbers)
 
     def on_validation(self, run: Run, score: Score) -> None:
         """Remember what to show."""
@@ -176,13 +157,11 @@ class ProgressBar(Callback):
 
     def on_message(self, text: str) -> None:
         """Print above the bar."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.line.say(text)
 
     def on_end(self, run: Run) -> None:
         """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        self.line.close()
 
     @staticmethod
     def _shown(run: Run, score: Score) -> str:

@@ -1,8 +1,15 @@
 """What flipping a few variables costs: exact differences from the clauses they occur in.
 
-A candidate moves the numbers of one particle; only those that change sign flip a variable. So a
-particle of d numbers has at most 2^d different costs, and each follows from the occurrence lists
-of the flipped variables, merged so that a clause they share is looked at once.
+A candidate moves the numbers of one particle; only those that change sign flip a variable. Three
+passes give the cost of every candidate:
+
+    count_true         literals that hold, per clause
+    flip_costs         what flipping one variable alone would cost, from its clauses
+    candidate_costs    sums of these over what a candidate flips, corrected for the clauses that
+                       hold several variables of one particle
+
+Which clauses those are depends on the formula and the particles only and is listed once
+(`shared_clauses`); in a large random formula there are next to none.
 """
 
 from collections.abc import Callable
@@ -12,114 +19,182 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_DIM = 8  # numbers per particle; a flip pattern is a byte
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _njit(parallel: bool) -> Callable[[Function], Function]:
+def compiled(parallel: bool = False) -> Callable[[Function], Function]:
+    """Numba's compiler, kept on disk; several threads in Python may run the result at once."""
     return cast(
         Callable[[Function], Function], numba.njit(cache=True, nogil=True, parallel=parallel)
     )
 
 
-_compiled, _parallel = _njit(parallel=False), _njit(parallel=True)
-
-
-@_parallel
+@compiled(parallel=True)
 def count_true(
-    starts: NDArray[np.int64], literals: NDArray[np.int32], values: NDArray[np.bool_]
-) -> NDArray[np.int32]:
-    """How many literals of each clause hold."""
-    counts = np.empty(starts.size - 1, np.int32)
+    starts: NDArray[np.int64],
+    literals: NDArray[np.int32],
+    values: NDArray[np.bool_],
+    counts: NDArray[np.integer[Any]],
+) -> None:
+    """Write how many literals of each clause hold into `counts`."""
     for c in numba.prange(counts.size):
         count = 0
         for k in range(starts[c], starts[c + 1]):
             literal = literals[k]
             count += values[literal >> 1] != (literal & 1)
         counts[c] = count
-    return counts
 
 
-@_compiled
-def _flip_cost(
-    flipped: NDArray[np.int64],
-    num: int,
+@compiled(parallel=True)
+def flip_costs(
     values: NDArray[np.bool_],
-    counts: NDArray[np.int32],
-    first: NDArray[np.int64],
-    occurrences: NDArray[np.int32],
-    costs: NDArray[np.float64],
-) -> float:
-    """The cost of flipping `num` variables at once: a merge of their sorted occurrences."""
-    at = np.empty(MAX_DIM, np.int64)
-    for i in range(num):
-        at[i] = first[flipped[i]]
-    total = 0.0
-    while True:
-        clause = np.int64(-1)
-        for i in range(num):
-            if at[i] < first[flipped[i] + 1]:
-                candidate = np.int64(occurrences[at[i]]) >> 1
-                if clause < 0 or candidate < clause:
-                    clause = candidate
-        if clause < 0:
-            return total
-        change = 0
-        for i in range(num):
-            variable = flipped[i]
-            if at[i] < first[variable + 1] and occurrences[at[i]] >> 1 == clause:
-                negated = occurrences[at[i]] & 1
-                holds = values[variable] != negated
-                change += -1 if holds else 1
-                at[i] += 1
-        before = counts[clause]
-        if before == 0 and change > 0:
-            total -= costs[clause]
-        elif before > 0 and before + change == 0:
-            total += costs[clause]
-
-
-@_parallel
-def candidate_costs(
-    places: NDArray[np.int64],
-    offsets: NDArray[np.float64],
-    numbers: NDArray[np.float64],
-    counts: NDArray[np.int32],
+    counts: NDArray[np.integer[Any]],
     first: NDArray[np.int64],
     occurrences: NDArray[np.int32],
     costs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Differences to the current cost, (particles, candidates).
+    """What flipping each variable alone would cost, (variables,).
 
     Args:
-        places: (particles, d) variables of each particle, −1 on padding.
-        offsets: (particles, candidates, d) how far a candidate moves them.
-        numbers: The current point; a variable is true where its number is at least 0.
+        values: The assignment.
         counts: True literals per clause.
         first: Where each variable's occurrences start.
         occurrences: Clauses by variable, 2c or 2c + 1 where it is negated.
-        costs: Of a falsified clause.
+        costs: Of a falsified clause; a single one if they are all the same.
     """
-    num_particles, num_candidates, dim = offsets.shape
-    values = numbers >= 0
-    result = np.empty((num_particles, num_candidates), np.float64)
-    for p in numba.prange(num_particles):
-        known = np.zeros(1 << MAX_DIM, np.bool_)
-        cost = np.empty(1 << MAX_DIM, np.float64)
-        flipped = np.empty(MAX_DIM, np.int64)
+    result = np.empty(values.size, np.float64)
+    same = costs.size == 1
+    for v in numba.prange(values.size):
+        value = np.int32(values[v])
+        if same:  # whole numbers, and no branch to mispredict: twice as fast
+            gained = np.int32(0)
+            for k in range(first[v], first[v + 1]):
+                occurrence = occurrences[k]
+                count = np.int32(counts[occurrence >> 1])
+                holds = value ^ (occurrence & 1)
+                gained += np.int32(count == 0) - (np.int32(count == 1) & holds)
+            result[v] = -gained * costs[0]
+        else:
+            total = 0.0
+            for k in range(first[v], first[v + 1]):
+                clause, holds = occurrences[k] >> 1, value ^ (occurrences[k] & 1)
+                if counts[clause] == 0:
+                    total -= costs[clause]
+                elif counts[clause] == 1 and holds:
+                    total += costs[clause]
+            result[v] = total
+    return result
+
+
+@compiled()
+def shared_clauses(
+    starts: NDArray[np.int64],
+    literals: NDArray[np.int32],
+    particle_of: NDArray[np.int32],
+    num_particles: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Clauses that hold several variables of one particle: where each particle's start, and all.
+
+    A clause that does so for two particles is listed under both.
+    """
+    first = np.zeros(num_particles + 1, np.int64)
+    listed = np.empty(0, np.int32)
+    for fill in (False, True):
+        if fill:
+            first = np.concatenate((np.zeros(1, np.int64), np.cumsum(first[:-1])))
+            listed = np.empty(first[-1], np.int32)
+            following = first[:-1].copy()
+        for c in range(starts.size - 1):
+            for k in range(starts[c], starts[c + 1]):
+                particle = particle_of[literals[k] >> 1]
+                before, after = False, False
+                for other in range(starts[c], starts[c + 1]):
+                    if particle_of[literals[other] >> 1] == particle:
+                        before |= other < k
+                        after |= other > k
+                if after and not before:  # once, at the first of them
+                    if fill:
+                        listed[following[particle]] = c
+                        following[particle] += 1
+                    else:
+                        first[particle] += 1
+    return first, listed
+
+
+@compiled()
+def _correction(
+    clause: int,
+    particle: int,
+    numbers: NDArray[np.floating[Any]],
+    offset: NDArray[np.floating[Any]],
+    places: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    literals: NDArray[np.int32],
+    counts: NDArray[np.integer[Any]],
+    costs: NDArray[np.float64],
+) -> float:
+    """What a shared clause really changes by, minus what its variables would change it alone."""
+    cost = costs[clause] if costs.size > 1 else costs[0]
+    count, change, alone = np.int64(counts[clause]), 0, 0
+    for k in range(starts[clause], starts[clause + 1]):
+        variable, negated = literals[k] >> 1, literals[k] & 1
+        for i in range(places.shape[1]):
+            if places[particle, i] != variable:
+                continue
+            value = numbers[variable] >= 0
+            if (numbers[variable] + offset[i] >= 0) != value:
+                holds = value != negated
+                change += -1 if holds else 1
+                alone += (count == 1 and holds) - (count == 0)
+    really = np.int64(count + change == 0) - np.int64(count == 0)
+    return float(cost * (really - alone))
+
+
+@compiled(parallel=True)
+def candidate_costs(
+    rows: NDArray[np.int64],
+    places: NDArray[np.int64],
+    offsets: NDArray[np.floating[Any]],
+    numbers: NDArray[np.floating[Any]],
+    flips: NDArray[np.float64],
+    shared: tuple[NDArray[np.int64], NDArray[np.int32]],
+    starts: NDArray[np.int64],
+    literals: NDArray[np.int32],
+    counts: NDArray[np.integer[Any]],
+    costs: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Differences to the current cost, (rows, candidates).
+
+    Args:
+        rows: Particles asked about.
+        places: (particles, d) variables of each particle, −1 on padding.
+        offsets: (rows, candidates, d) how far a candidate moves them.
+        numbers: The current point; a variable is true where its number is at least 0.
+        flips: What flipping each variable alone would cost.
+        shared: What `shared_clauses` found.
+        starts: Where each clause starts.
+        literals: All clauses, one after another.
+        counts: True literals per clause.
+        costs: Of a falsified clause; a single one if they are all the same.
+    """
+    num_rows, num_candidates, dim = offsets.shape
+    first, listed = shared
+    result = np.empty((num_rows, num_candidates), np.float64)
+    for row in numba.prange(num_rows):
+        particle = rows[row]
         for c in range(num_candidates):
-            pattern, num = 0, 0
+            total = 0.0
             for i in range(dim):
-                variable = places[p, i]
+                variable = places[particle, i]
                 if variable < 0:
                     continue
-                if (numbers[variable] + offsets[p, c, i] >= 0) != values[variable]:
-                    pattern |= 1 << i
-                    flipped[num] = variable
-                    num += 1
-            if not known[pattern]:
-                cost[pattern] = _flip_cost(flipped, num, values, counts, first, occurrences, costs)
-                known[pattern] = True
-            result[p, c] = cost[pattern]
+                number = numbers[variable]
+                if (number + offsets[row, c, i] >= 0) != (number >= 0):
+                    total += flips[variable]
+            for k in range(first[particle], first[particle + 1]):
+                total += _correction(
+                    listed[k], particle, numbers, offsets[row, c], places,
+                    starts, literals, counts, costs,
+                )  # fmt: skip
+            result[row, c] = total
     return result

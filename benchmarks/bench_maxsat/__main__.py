@@ -1,0 +1,76 @@
+"""Run what benchmarks/maxsat.toml asks for and is not recorded yet, one process per run.
+
+    make bench-maxsat                              everything
+    make bench-maxsat ARGS="--suites quality"      some suites
+    make bench-maxsat ARGS="--report"              only the tables in docs/maxsat.md
+
+Each run appends one JSON line to benchmarks/results/maxsat.jsonl; an interrupted benchmark goes
+on where it stopped. Runs with a time limit want the machine for themselves.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from bench_maxsat import report
+from bench_maxsat.plan import Spec, expand, key
+
+BENCHMARKS = Path(__file__).resolve().parent.parent
+CONFIG, RECORDS = BENCHMARKS / "maxsat.toml", BENCHMARKS / "results" / "maxsat.jsonl"
+
+
+def main() -> None:
+    """Measure what is asked for, then write the report."""
+    parser = argparse.ArgumentParser(prog="bench_maxsat", description=__doc__.splitlines()[0])
+    parser.add_argument("--suites", default="", help="some of the suites; all by default")
+    parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--docs", type=Path, default=BENCHMARKS.parent / "docs")
+    options = parser.parse_args()
+    specs = expand(tomllib.loads(CONFIG.read_text()))
+    suites = {spec["suite"] for spec in specs}
+    wanted = set(options.suites.split(",")) if options.suites else suites
+    if wanted - suites:
+        parser.error(f"no suite {min(wanted - suites)!r}; the suites are {sorted(suites)}")
+    if not options.report:
+        done = {key(record) for record in load()}
+        for spec in specs:
+            if spec["suite"] in wanted and key(spec) not in done:
+                _record(spec)
+    report.write(load(), options.docs / "maxsat.md")
+
+
+def load() -> list[Spec]:
+    """What has been recorded."""
+    if not RECORDS.exists():
+        return []
+    return [json.loads(line) for line in RECORDS.read_text().splitlines()]
+
+
+def _record(spec: Spec) -> None:
+    """One run in a process of its own, so that its peak memory is its own."""
+    print(json.dumps(spec), flush=True)
+    threads = str(spec.get("threads", os.cpu_count()))
+    limits = {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
+    done = subprocess.run(
+        [sys.executable, "-m", "bench_maxsat.runs", json.dumps(spec)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **limits},
+        check=False,
+    )
+    if done.returncode:
+        print(f"  failed with code {done.returncode}", file=sys.stderr, flush=True)
+        return
+    result = json.loads(done.stdout)
+    RECORDS.parent.mkdir(exist_ok=True)
+    with RECORDS.open("a") as stream:
+        stream.write(json.dumps({**spec, **result}) + "\n")
+    print("  " + report.line({**spec, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

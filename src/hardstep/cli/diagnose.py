@@ -1,0 +1,105 @@
+"""`hardstep diagnose`: for runs that do not move."""
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hardstep import nn as hard
+from hardstep import tasks
+from hardstep.data import Batches
+from hardstep.optim import Settings
+from hardstep.schedules import Length
+from hardstep.theory.diagnosis import Batch, Diagnosis, Probed, diagnose
+from hardstep.training import checkpoints
+
+NUM_BATCHES = 4  # three to step on, one to judge by
+
+
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    """The arguments of the command."""
+
+    task: str
+    data: str = "digits"
+    seed: int = 0
+    temperature: float | None = None
+    step_radius: float | None = None
+    probe_radius: float | None = None
+    checkpoint: Path | None = None
+    picture: Path | None = None
+    json: bool = False
+
+
+def run_diagnose(options: DiagnoseOptions) -> int:
+    """Probe the task's model, print the table and the recommendation."""
+    task = tasks.find(options.task, options.data)
+    model = hard.build(task.model, options.seed)
+    if options.checkpoint is not None:
+        model.load_state_dict(checkpoints.load(options.checkpoint)["model"])
+    examples = Batches(task.data(options.seed).train, task.batch_size, options.seed)
+    batches = [Batch(*pair) for pair in islice(iter(examples), NUM_BATCHES)]
+    settings = _settings(task.settings(task.steps), options)
+    found = diagnose(model, batches, task.loss_fn, settings, options.seed)
+    if options.picture is not None:
+        from hardstep.theory.pictures import draw_flat_pairs
+
+        draw_flat_pairs(options.picture, task.title, found.sweep, found.here)
+    if options.json:
+        print(json.dumps(_as_dict(found)))
+    else:
+        print(_table(found))
+    return 0
+
+
+def _settings(settings: Settings, options: DiagnoseOptions) -> Settings:
+    changes: dict[str, Any] = {}
+    if options.temperature is not None:
+        changes["temperature"] = options.temperature
+    for name in ("step_radius", "probe_radius"):
+        value = getattr(options, name)
+        if value is not None:
+            changes[name] = Length(value)
+    return settings.changed(**changes)
+
+
+def _table(found: Diagnosis) -> str:
+    head = (
+        f"{'probe radius':>14}{'flat pairs':>12}{'dead rows':>11}{'crossed':>9}"
+        f"{'difference':>12}{'saturated':>11}{'trial loss':>12}"
+    )
+    lines = [head, *(_line(probed, found) for probed in found.sweep), "at the present setting:"]
+    lines += [_line(found.here, found), "", *(f"- {reason}" for reason in found.reasons), ""]
+    lines.append(
+        f"recommended: temperature {found.settings.temperature:.3g}, step radius "
+        f"{found.step_radius:.3g}, probe radius {found.probe_radius:.3g}"
+    )
+    return "\n".join(lines)
+
+
+def _line(probed: Probed, found: Diagnosis) -> str:
+    trial = "–" if math.isnan(probed.trial_loss) else f"{probed.trial_loss:.3f}"
+    mark = "  <" if probed.probe_radius == found.probe_radius else ""
+    return (
+        f"{probed.probe_radius:>14.3g}{probed.flat_pairs:>12.1%}{probed.dead_rows:>11.1%}"
+        f"{probed.crossed:>9.1%}{probed.spread:>12.3g}{probed.saturated:>11.1%}{trial:>12}{mark}"
+    )
+
+
+def _as_dict(found: Diagnosis) -> dict[str, Any]:
+    def plain(probed: Probed) -> dict[str, float | None]:
+        return {k: None if math.isnan(v) else v for k, v in probed._asdict().items()}
+
+    return {
+        "here": plain(found.here),
+        "sweep": [plain(probed) for probed in found.sweep],
+        "loss": found.loss,
+        "recommended": {
+            "temperature": found.settings.temperature,
+            "step_radius": found.step_radius,
+            "probe_radius": found.probe_radius,
+        },
+        "reasons": list(found.reasons),
+    }

@@ -1,0 +1,206 @@
+"""`hardstep maxsat`: search an assignment, and print it as the Max-SAT Evaluation asks.
+
+stdout    c comments, o each improvement, s status, v the assignment (one digit per variable)
+stderr    progress
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardstep import __version__
+from hardstep.cli import results
+from hardstep.errors import ConfigError
+from hardstep.tasks.maxsat import Formula, random_ksat, read
+from hardstep.tasks.maxsat.local import local_search
+from hardstep.tasks.maxsat.objective import Standing
+from hardstep.tasks.maxsat.search import INTERRUPTED, Progress, Search, SearchResult
+from hardstep.training import LiveLine
+
+SECONDS = 60.0  # unless a limit is given
+POLISH_SHARE = 0.5  # of the seconds, with --polish
+FLIPS_PER_VARIABLE = 100  # of a polish after --steps
+
+
+@dataclass(frozen=True)
+class MaxsatOptions:
+    """The arguments of the command."""
+
+    file: Path | None = None
+    random: int | None = None
+    ratio: float = 4.27
+    seconds: float | None = None
+    steps: int | None = None
+    target: int | None = None
+    seed: int = 0
+    polish: bool = False
+    json: bool = False
+
+
+def run_maxsat(options: MaxsatOptions) -> int:
+    """Search and report; returns the exit code."""
+    _check(options)
+    formula = _formula(options)
+    output = _Output(formula, quiet=options.json)
+    output.comment(f"hardstep {__version__}")
+    output.comment(
+        f"{formula.num_variables:,} variables, {formula.num_clauses:,} clauses, "
+        f"{formula.num_hard:,} of them hard, seed {options.seed}"
+    )
+    began = time.perf_counter()
+    found = _search(options, formula, output)
+    flips = 0
+    if options.polish and found.stopped not in (INTERRUPTED, "satisfied", "target"):
+        found, flips = _polish(options, formula, found, output)
+    seconds = time.perf_counter() - began
+    output.close()
+    result = {
+        "instance": str(options.file) if options.file else f"random {options.random}",
+        "ratio": None if options.file else options.ratio,
+        "variables": formula.num_variables,
+        "clauses": formula.num_clauses + formula.num_tautologies,
+        "hard": formula.num_hard,
+        "falsified_weight": found.standing.weight,
+        "falsified_hard": found.standing.hard,
+        "satisfied_share": formula.satisfied_share(found.assignment),
+        "seed": options.seed,
+        "steps": found.steps,
+        "planned_steps": found.planned_steps,
+        "evaluations": found.evaluations,
+        "polish_flips": flips,
+        "seconds": seconds,
+        "stopped": found.stopped,
+        **results.provenance(),
+    }
+    if options.json:
+        print(json.dumps(result | {"assignment": _digits(found.assignment)}))
+    else:
+        _report(result, found, output)
+    return 130 if found.stopped == INTERRUPTED else 0
+
+
+def _check(options: MaxsatOptions) -> None:
+    if (options.file is None) == (options.random is None):
+        raise ConfigError("maxsat needs a file or --random N, and not both")
+    if options.seconds is not None and options.steps is not None:
+        raise ConfigError("maxsat takes --seconds or --steps, not both")
+    if options.seconds is not None and not options.seconds > 0:
+        raise ConfigError(f"--seconds must be above 0, got {options.seconds}")
+
+
+def _formula(options: MaxsatOptions) -> Formula:
+    if options.file is not None:
+        return read(options.file)
+    assert options.random is not None
+    return random_ksat(options.random, ratio=options.ratio, seed=options.seed)
+
+
+def _target(options: MaxsatOptions) -> Standing | None:
+    return None if options.target is None else Standing(0, options.target)
+
+
+def _search(options: MaxsatOptions, formula: Formula, output: "_Output") -> SearchResult:
+    search = Search(formula, options.seed)
+    seconds = None if options.steps else options.seconds or SECONDS
+    if seconds is not None and options.polish:
+        seconds *= 1 - POLISH_SHARE
+    try:
+        steps = options.steps or search.steps_within(seconds or SECONDS)
+    except KeyboardInterrupt:
+        steps = 0  # the start is evaluated, and reported
+    if not options.steps:
+        output.comment(f"{steps:,} steps planned; --steps {steps} repeats this run exactly")
+    output.live.start(steps)
+    return search.run(steps, seconds=seconds, target=_target(options), watch=output.step)
+
+
+def _polish(
+    options: MaxsatOptions, formula: Formula, found: SearchResult, output: "_Output"
+) -> tuple[SearchResult, int]:
+    """Hand the best assignment to local search."""
+    output.comment("polishing by local search (probSAT)")
+    seconds = None if options.steps else POLISH_SHARE * (options.seconds or SECONDS)
+    flips = FLIPS_PER_VARIABLE * formula.num_variables if options.steps else None
+    polished = local_search(
+        formula,
+        found.assignment,
+        options.seed,
+        seconds=seconds,
+        flips=flips,
+        target=_target(options),
+        report=output.improved,
+    )
+    better = found._replace(standing=polished.standing, assignment=polished.assignment)
+    return better, polished.flips
+
+
+def _digits(assignment: NDArray[np.bool_]) -> str:
+    return assignment.astype(np.uint8).tobytes().translate(_TO_DIGITS).decode()
+
+
+_TO_DIGITS = bytes([ord("0"), ord("1"), *[ord("?")] * 254])
+
+
+class _Output:
+    """Lines on stdout as they come, a live line on stderr."""
+
+    def __init__(self, formula: Formula, quiet: bool) -> None:
+        self.formula, self.quiet = formula, quiet
+        self.live = LiveLine()
+        self.best: Standing | None = None
+
+    def line(self, text: str) -> None:
+        if not self.quiet:
+            print(text, flush=True)
+
+    def comment(self, text: str) -> None:
+        self.line(f"c {text}")
+
+    def improved(self, standing: Standing, assignment: NDArray[np.bool_]) -> None:
+        """An `o` line for a better assignment; it must satisfy the hard clauses for that."""
+        del assignment
+        if self.best is not None and standing >= self.best:
+            return
+        self.best = standing
+        if standing.hard == 0:
+            self.line(f"o {standing.weight}")
+
+    def step(self, progress: Progress, better: NDArray[np.bool_] | None) -> None:
+        if better is not None:
+            self.improved(progress.best, better)
+        rate = progress.evaluations / max(progress.seconds, 1e-9)
+        hard = f"  hard falsified {progress.best.hard:,}" if self.formula.num_hard else ""
+        self.live.show(
+            progress.step,
+            progress.steps,
+            f"falsified {progress.here.weight:,}  best {progress.best.weight:,}{hard}  "
+            f"{rate:,.0f} evals/s",
+        )
+
+    def close(self) -> None:
+        self.live.close()
+
+
+def _report(result: dict[str, Any], found: SearchResult, output: _Output) -> None:
+    """The last lines."""
+    output.comment(
+        f"{100 * result['satisfied_share']:.3f} % of the clauses hold; {result['steps']:,} steps, "
+        f"{result['evaluations']:,} evaluations, {result['polish_flips']:,} flips, "
+        f"{result['seconds']:.1f} s; stopped by {result['stopped']}"
+    )
+    if found.standing.hard:
+        output.comment(
+            f"the best assignment found FALSIFIES {found.standing.hard:,} of "
+            f"{result['hard']:,} hard clauses, so it is no solution and is not printed; "
+            "--json shows it"
+        )
+        output.line("s UNKNOWN")
+        return
+    satisfied = found.standing == (0, 0)
+    output.line("s SATISFIABLE" if satisfied else "s UNKNOWN")
+    output.line(f"v {_digits(found.assignment)}")

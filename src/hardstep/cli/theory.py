@@ -1,0 +1,61 @@
+"""`hardstep theory`: run the checks, print one line each, and exit 0 only if all are sound."""
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from hardstep.cli import results
+from hardstep.errors import ConfigError
+from hardstep.theory import checks, report
+from hardstep.theory.suite import Check, Run, judged
+from hardstep.training.checkpoints import replacing
+
+
+@dataclass(frozen=True)
+class TheoryOptions:
+    """The arguments of the command."""
+
+    full: bool = False
+    only: str = ""
+    trained: bool = False
+    seed: int = 0
+    json: Path | None = None
+    html: Path | None = None
+
+
+def run_theory(options: TheoryOptions) -> int:
+    """Run, print, write; returns the exit code."""
+    wanted = select(checks(), options.only)
+    run = Run(options.seed, quick=not options.full, trained=options.trained)
+    outcomes = []
+    for outcome in judged(wanted, run):
+        outcomes.append(outcome)
+        print(report.line(outcome), flush=True)
+    print(report.summary(outcomes))
+    provenance = results.provenance()
+    if options.json is not None:
+        rows = [outcome.as_dict() for outcome in outcomes]
+        with replacing(options.json) as temporary:
+            temporary.write_text(json.dumps({"checks": rows, **provenance}, indent=1) + "\n")
+    if options.html is not None:
+        with replacing(options.html) as temporary:
+            temporary.write_text(report.page(outcomes, str(provenance["command"])))
+    return 0 if all(outcome.sound for outcome in outcomes) else 1
+
+
+def select(known: list[Check], only: str) -> list[Check]:
+    """The checks of the groups or identifiers asked for, separated by commas; all without any."""
+    if not only:
+        return known
+    names = {check.id for check in known} | {check.group for check in known}
+    wanted = {name.strip() for name in only.split(",")}
+    for name in sorted(wanted - names):
+        near = get_close_matches(name, sorted(names), n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; groups are {_groups(known)}"
+        raise ConfigError(f"--only: there is no check or group {name!r}{hint}")
+    return [check for check in known if check.id in wanted or check.group in wanted]
+
+
+def _groups(known: list[Check]) -> str:
+    return ", ".join(sorted({check.group for check in known}))

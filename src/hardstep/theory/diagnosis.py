@@ -1,0 +1,221 @@
+"""Why a run does not move, and what would: probes over a sweep of radii, then trial steps.
+
+A probe that changes nothing tells nothing. At every radius a sample of particles is probed from
+the current weights, and it is counted how many pairs of probes return the same loss bit for bit
+(flat pairs), how many rows are constant (dead), how many probes differ from the loss here (have
+crossed a wall), and how large the differences are. Where rows are alive, a few steps are tried
+on a copy, and what they do to the loss on other examples decides between radii.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hardstep.errors import ConfigError
+from hardstep.evaluation import LossFunction
+from hardstep.optim import PolyStep, Settings
+from hardstep.schedules import Length, length_at, temperature_at
+
+SWEEP = tuple(10.0 ** (k / 2) for k in range(-8, 7))  # probe radii, 1e-4 to 1e3
+ROWS = 48  # particles sampled per radius
+TRIAL_STEPS = 6
+STEP_SHARE = 0.125  # of the probe radius: what `presets.general` uses
+COLD = 0.02  # temperature as a share of the typical difference of losses
+DEAD, FLAT = 0.5, 0.5  # shares above which a radius is called too small
+
+
+class Probed(NamedTuple):
+    """What probes at one radius show."""
+
+    probe_radius: float
+    flat_pairs: float  # share of pairs of probes of a row with the same loss
+    dead_rows: float  # share of rows whose probes all return the same
+    crossed: float  # share of probes whose loss differs from the loss here
+    spread: float  # median over rows of the largest difference, of rows that are not dead
+    saturated: float  # share of rows whose difference exceeds the present temperature
+    trial_loss: float  # on other examples after a few steps; NaN if none were tried
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The sweep, the present setting, and what is recommended."""
+
+    here: Probed
+    sweep: tuple[Probed, ...]
+    loss: float  # on other examples, before any step
+    temperature: float
+    settings: Settings  # with the recommended temperature and radii, constant over a run
+    reasons: tuple[str, ...]
+
+    @property
+    def probe_radius(self) -> float:
+        """Recommended, as a length."""
+        return self.settings.probe_radius.at(0, 1.0)
+
+    @property
+    def step_radius(self) -> float:
+        """Recommended, as a length."""
+        return self.settings.step_radius.at(0, 1.0)
+
+
+class Batch(NamedTuple):
+    """Examples and what they should give."""
+
+    inputs: Tensor
+    target: Tensor
+
+
+def diagnose(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    loss_fn: LossFunction,
+    settings: Settings,
+    seed: int = 0,
+) -> Diagnosis:
+    """Probe a model as it is; nothing of it is changed.
+
+    Args:
+        model: The model, at the weights where it is stuck.
+        batches: At least two; the last one only judges trial steps.
+        loss_fn: Of (output, target).
+        settings: Of the run; temperature and radii are taken at its first step.
+        seed: Of the sample and the trials.
+    """
+    if len(batches) < 2:
+        raise ConfigError(f"diagnose needs at least two batches, got {len(batches)}")
+    temperature = temperature_at(settings.temperature, 0)
+    present = length_at("probe_radius", settings.probe_radius, 0, temperature)
+    plain = settings.changed(rules=(), temperature=temperature)
+    trial = _Trial(model, tuple(batches), loss_fn, plain, seed)
+    here = trial.probe(present)
+    sweep = tuple(trial.judged(trial.probe(radius)) for radius in SWEEP)
+    before = trial.held_out(model)
+    best = min(sweep, key=lambda p: math.inf if math.isnan(p.trial_loss) else p.trial_loss)
+    if math.isnan(best.trial_loss):
+        raise ConfigError(
+            f"diagnose: no probe between {SWEEP[0]:g} and {SWEEP[-1]:g} changes the loss; check "
+            "that the loss depends on the parameters searched"
+        )
+    recommended = settings.changed(
+        temperature=COLD * best.spread,
+        probe_radius=Length(best.probe_radius),
+        step_radius=Length(STEP_SHARE * best.probe_radius),
+    )
+    step = length_at("step_radius", settings.step_radius, 0, temperature)
+    reasons = tuple(_reasons(here, best, before, temperature, step))
+    return Diagnosis(here, sweep, before, temperature, recommended, reasons)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Probes and steps on copies."""
+
+    model: nn.Module
+    batches: tuple[Batch, ...]
+    loss_fn: LossFunction
+    settings: Settings
+    seed: int
+
+    def probe(self, radius: float) -> Probed:
+        """Look at one radius."""
+        optimizer = PolyStep(
+            self.model, self.settings.changed(probe_radius=Length(radius)), seed=self.seed
+        )
+        proposal = optimizer.propose()
+        num = len(proposal.rows)
+        chosen = torch.linspace(0, num - 1, min(ROWS, num)).round().long()
+        proposal = proposal._replace(rows=proposal.rows[chosen])
+        batch = self.batches[0]
+        losses = optimizer.evaluate(proposal, *batch, self.loss_fn)[proposal.rows].flatten(1)
+        return _counted(radius, losses, self._loss(self.model, batch), proposal.temperature)
+
+    def judged(self, probed: Probed) -> Probed:
+        """Try a few steps, if there is anything to go by."""
+        if probed.dead_rows > DEAD or not probed.spread > 0:
+            return probed
+        model = copy.deepcopy(self.model)
+        settings = self.settings.changed(
+            temperature=COLD * probed.spread,
+            probe_radius=Length(probed.probe_radius),
+            step_radius=Length(STEP_SHARE * probed.probe_radius),
+        )
+        optimizer = PolyStep(model, settings, seed=self.seed)
+        for step in range(TRIAL_STEPS):
+            batch = self.batches[step % (len(self.batches) - 1)]
+            optimizer.step(*batch, self.loss_fn)
+        loss = self.held_out(model)
+        return probed._replace(trial_loss=loss if math.isfinite(loss) else math.nan)
+
+    def held_out(self, model: nn.Module) -> float:
+        """The loss on the examples no step sees."""
+        return self._loss(model, self.batches[-1])
+
+    def _loss(self, model: nn.Module, batch: Batch) -> float:
+        with torch.no_grad():
+            return float(self.loss_fn(model(batch.inputs), batch.target))
+
+
+def _counted(radius: float, losses: Tensor, here: float, temperature: float) -> Probed:
+    """Shares from the losses (rows, probes)."""
+    pairs = losses[:, :, None] == losses[:, None, :]
+    num = losses.shape[1]
+    flat = (pairs.double().sum((1, 2)) - num) / (num * (num - 1))
+    spread = losses.amax(1) - losses.amin(1)
+    alive = spread > 0
+    # A float32 evaluator and a plain pass may differ in the last digits; a jump does not.
+    differs = (losses - here).abs() > 1e-6 * max(1.0, abs(here))
+    return Probed(
+        probe_radius=radius,
+        flat_pairs=float(flat.mean()),
+        dead_rows=float((~alive).double().mean()),
+        crossed=float(differs.double().mean()),
+        spread=float(spread[alive].median()) if bool(alive.any()) else 0.0,
+        saturated=float((spread > temperature).double().mean()),
+        trial_loss=math.nan,
+    )
+
+
+def _reasons(
+    here: Probed, best: Probed, before: float, temperature: float, step: float
+) -> list[str]:
+    """What is wrong with the present setting, if anything, and why the other one is better."""
+    texts = []
+    if here.dead_rows > DEAD:
+        texts.append(
+            f"the plateau is wider than the reach: at probe radius {here.probe_radius:.3g}, "
+            f"{here.dead_rows:.0%} of the rows are constant, so their particles do not move; a "
+            "column penalty λ > 0 (Penalized) would let them drift along with the others, blindly, "
+            "longer probes let them see"
+        )
+    elif here.flat_pairs > FLAT:
+        texts.append(
+            f"{here.flat_pairs:.0%} of the pairs of probes return the same loss at probe radius "
+            f"{here.probe_radius:.3g}; longer probes would tell directions apart"
+        )
+    if here.probe_radius > 30 * best.probe_radius:
+        texts.append(
+            f"probes of {here.probe_radius:.3g} are far outside what steps can use: trial steps "
+            f"did best at {best.probe_radius:.3g}"
+        )
+    if here.spread and temperature > 5 * here.spread:
+        texts.append(
+            f"the temperature {temperature:.3g} is far above the typical difference of losses, "
+            f"{here.spread:.3g}: every direction gets nearly the same weight, and steps are "
+            "shorter than the step radius"
+        )
+    if step > here.probe_radius:
+        texts.append(
+            f"steps of {step:.3g} go farther than the probes of {here.probe_radius:.3g} have looked"
+        )
+    texts.append(
+        f"at probe radius {best.probe_radius:.3g}, step radius "
+        f"{STEP_SHARE * best.probe_radius:.3g} and temperature {COLD * best.spread:.3g}, "
+        f"{TRIAL_STEPS} steps took the loss on other examples from {before:.3g} to "
+        f"{best.trial_loss:.3g}"
+    )
+    return texts

@@ -1,0 +1,128 @@
+"""Outcomes of the suite as lines, as Markdown and as one page of HTML."""
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+
+from hardstep.theory.suite import Outcome
+
+COLUMNS = ("id", "what", "measured", "expected", "tol", "verdict", "control", "paper", "seconds")
+GROUPS = {
+    "A": "Smoothing blows up at an attained jump",
+    "B": "Sections under the projection",
+    "C": "The annulus kernel, its score, and two kernels",
+    "D": "The exact identity, the step constant, the remainder",
+    "E": "Bias floor, occupancy, optimal radius",
+    "F": "Goldstein inclusion and radius",
+    "G": "Envelope, drift, excursion, confinement",
+    "H": "The KL program, the freeze, the ghost drift",
+    "I": "Jumps and flat pairs",
+    "J": "Saturation",
+    "K": "Returns",
+    "L": "Hitting time and detectability",
+}
+SHOWN = 3  # numbers of a check in a table; the JSON has them all
+
+
+def line(outcome: Outcome) -> str:
+    """One check in one line, for the terminal."""
+    verdict = "pass" if outcome.passed else "FAIL"
+    control = "fails as it must" if all(outcome.controls_failed.values()) else "CONTROL PASSES"
+    measured = _numbers(outcome.evidence.measured)
+    return (
+        f"{outcome.check.id:<7}{verdict:<6}{outcome.check.title:<64.64} {measured:<44.44} "
+        f"control {control}  {outcome.seconds:5.1f} s"
+    )
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """What the whole run says, in one sentence."""
+    passed = sum(outcome.passed for outcome in outcomes)
+    sound = sum(outcome.sound for outcome in outcomes)
+    controls = sum(len(outcome.controls_failed) for outcome in outcomes)
+    failing = sum(sum(outcome.controls_failed.values()) for outcome in outcomes)
+    printed = [o.paper_agrees for o in outcomes if o.paper_agrees is not None]
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return (
+        f"{passed} of {len(outcomes)} checks pass, {failing} of {controls} controls fail as they "
+        f"must, {sound} checks are sound; {sum(printed)} of {len(printed)} agree with the paper's "
+        f"printed figures; {seconds:.0f} CPU-seconds"
+    )
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """A table per group."""
+    parts = []
+    for letter, members in _by_group(outcomes):
+        rows = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        rows += [f"| {' | '.join(_cells(member))} |" for member in members]
+        notes = [f"- **{m.check.id}**: {m.evidence.note}" for m in members if m.evidence.note]
+        parts.append(f"## {letter}: {GROUPS[letter]}\n\n" + "\n".join(rows))
+        if notes:
+            parts.append("\n".join(notes))
+    return "\n\n".join(parts)
+
+
+def page(outcomes: Sequence[Outcome], command: str) -> str:
+    """One self-contained page."""
+    sections = []
+    for letter, members in _by_group(outcomes):
+        head = "".join(f"<th>{column}</th>" for column in COLUMNS)
+        body = "".join(_row(member) for member in members)
+        title = html.escape(f"{letter}: {GROUPS[letter]}")
+        sections.append(f"<h2>{title}</h2><table><tr>{head}</tr>{body}</table>")
+    text = html.escape(summary(outcomes))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>hardstep theory</title><style>{_STYLE}</style>"
+        f"<h1>Theory checks</h1><p>{text}</p><p><code>{html.escape(command)}</code></p>"
+        f"{''.join(sections)}</html>\n"
+    )
+
+
+def _by_group(outcomes: Iterable[Outcome]) -> list[tuple[str, list[Outcome]]]:
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.check.group, []).append(outcome)
+    return sorted(groups.items())
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    evidence = outcome.evidence
+    agrees = {None: "–", True: "agrees", False: "differs"}[outcome.paper_agrees]
+    paper = f"{_numbers(evidence.paper)} ({agrees})" if evidence.paper else "–"
+    return [
+        outcome.check.id,
+        outcome.check.title,
+        _numbers(evidence.measured),
+        _numbers(evidence.expected) or "–",
+        f"{evidence.tol:g}",
+        "pass" if outcome.passed else "**fail**",
+        "fails" if all(outcome.controls_failed.values()) else "**passes**",
+        paper,
+        f"{outcome.seconds:.2f}",
+    ]
+
+
+def _row(outcome: Outcome) -> str:
+    kind = "sound" if outcome.sound else "broken"
+    cells = "".join(f"<td>{html.escape(cell.strip('*'))}</td>" for cell in _cells(outcome))
+    note = outcome.evidence.note
+    extra = f'<tr class="note"><td></td><td colspan="8">{html.escape(note)}</td></tr>'
+    return f'<tr class="{kind}">{cells}</tr>{extra if note else ""}'
+
+
+def _numbers(values: Mapping[str, float]) -> str:
+    """The first few, and how many more there are."""
+    shown = [f"{name} {value:.6g}" for name, value in list(values.items())[:SHOWN]]
+    more = len(values) - SHOWN
+    return ", ".join([*shown, f"{more} more"] if more > 0 else shown)
+
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}"
+    "td,th{text-align:left;padding:.3rem .5rem;border-bottom:1px solid #ddd;vertical-align:top}"
+    "tr.broken td{background:#fbe3e4}tr.note td{color:#555;font-size:.9em}"
+    "@media print{table{display:table}}"
+)

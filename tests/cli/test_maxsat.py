@@ -1,0 +1,128 @@
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from hardstep.tasks.maxsat import Formula, random_ksat, read, write
+
+from .test_train import HARDSTEP, hardstep
+
+HARD_CONFLICT = "p wcnf 1 2 10\n10 1 0\n10 -1 0\n"
+
+
+@pytest.fixture
+def instance(tmp_path):
+    path = tmp_path / "small.cnf"
+    write(random_ksat(60, ratio=5.5, seed=1), path)
+    return path
+
+
+def lines_of(done, letter):
+    return [line[2:] for line in done.stdout.splitlines() if line.startswith(f"{letter} ")]
+
+
+def test_lines_are_those_of_the_evaluation_and_the_assignment_costs_what_it_says(instance):
+    done = hardstep("maxsat", instance, "--steps", 100)
+    assert done.returncode == 0, done.stderr
+    costs = [int(line) for line in lines_of(done, "o")]
+    assert costs == sorted(set(costs), reverse=True)
+    assert lines_of(done, "s") == ["UNKNOWN"]
+    (digits,) = lines_of(done, "v")
+    assignment = np.array([digit == "1" for digit in digits])
+    assert read(instance).falsified(assignment) == (costs[-1], 0)
+    assert {line[0] for line in done.stdout.splitlines()} == set("cosv")
+
+
+def test_a_satisfied_formula_is_said_to_be_satisfiable(tmp_path):
+    path = tmp_path / "easy.cnf"
+    write(Formula.from_lists([[1, 2], [-1], [3, -2]], 3), path)
+    done = hardstep("maxsat", path, "--steps", 50)
+    assert lines_of(done, "s") == ["SATISFIABLE"]
+    assert lines_of(done, "o")[-1] == "0"
+    assert lines_of(done, "v") == ["011"]
+
+
+def test_json_alone_on_stdout(instance):
+    done = hardstep("maxsat", instance, "--steps", 30, "--seed", 3, "--polish", "--json")
+    result = json.loads(done.stdout)
+    assert (result["variables"], result["clauses"], result["steps"]) == (60, 330, 30)
+    assert result["polish_flips"] == 6000
+    assignment = np.array([digit == "1" for digit in result["assignment"]])
+    assert read(instance).falsified(assignment) == (result["falsified_weight"], 0)
+
+
+def test_random_formulas_and_runs_follow_from_the_seed():
+    runs = [
+        hardstep("maxsat", "--random", 200, "--steps", 20, "--seed", seed) for seed in (5, 5, 6)
+    ]
+    first, again, other = (lines_of(done, "v") for done in runs)
+    assert first == again != other
+
+
+def test_hard_clauses_that_cannot_hold_are_said_plainly(tmp_path):
+    path = tmp_path / "conflict.wcnf"
+    path.write_text(HARD_CONFLICT)
+    done = hardstep("maxsat", path, "--steps", 20)
+    assert done.returncode == 0
+    assert "FALSIFIES 1 of 2 hard clauses" in done.stdout
+    assert lines_of(done, "s") == ["UNKNOWN"]
+    assert lines_of(done, "v") == lines_of(done, "o") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "needs a file or --random"),
+        (("--random", 10, "--seconds", 1, "--steps", 1), "not both"),
+        (("--random", 10, "--seconds", -1), "--seconds must be above 0, got -1"),
+        (("missing.cnf",), "missing.cnf"),
+        (("--random", 2), "num_variables = 2"),
+        (("--random", 10, "--ratio", -1), "got -1"),
+    ],
+)
+def test_bad_arguments_end_with_one_sentence_and_code_2(arguments, message, tmp_path):
+    done = hardstep("maxsat", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_broken_file_is_refused_by_line(tmp_path):
+    path = tmp_path / "broken.cnf"
+    path.write_text("p cnf 2 2\n1 2 0\n1 9 0\n")
+    done = hardstep("maxsat", path)
+    assert done.returncode == 2
+    assert "broken.cnf" in done.stderr
+    assert "line 3" in done.stderr
+
+
+def test_ctrl_c_prints_the_best_found():
+    arguments = ["maxsat", "--random", "3000", "--seconds", "600"]
+    process = subprocess.Popen(
+        [*HARDSTEP, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        seen = []
+        while not seen or not seen[-1].startswith("o "):
+            seen.append(process.stdout.readline())
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    text = "".join(seen) + rest
+    (digits,) = [line[2:] for line in text.splitlines() if line.startswith("v ")]
+    cost = [int(line[2:]) for line in text.splitlines() if line.startswith("o ")][-1]
+    assignment = np.array([digit == "1" for digit in digits])
+    assert random_ksat(3000, seed=0).falsified(assignment) == (cost, 0)
+
+
+def test_help_names_every_option():
+    text = hardstep("maxsat", "--help").stdout
+    for option in ("--random", "--ratio", "--seconds", "--steps", "--target", "--polish"):
+        assert option in text

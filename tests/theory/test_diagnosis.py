@@ -1,0 +1,106 @@
+import json
+from itertools import islice
+
+import pytest
+import torch
+from torch import nn
+
+from hardstep import Length, PolyStep, presets, tasks
+from hardstep import nn as hard
+from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
+from hardstep.data import Batches
+from hardstep.errors import ConfigError
+from hardstep.schedules import Cosine
+from hardstep.theory.diagnosis import SWEEP, Batch, diagnose
+
+STEPS = 150
+
+
+def scaled(factor):
+    """The preset with both radii as much too long."""
+    return presets.general(STEPS, step_radius=0.25 * factor, probe_radius=2.0 * factor)
+
+
+def trained(settings, seed=0):
+    """Validation accuracy of the spiking network on digits after a short run."""
+    task = tasks.find("snn", "digits")
+    data, model = task.data(seed), hard.build(task.model, seed)
+    optimizer = PolyStep(model, settings, seed=seed)
+    batches = Batches(data.train, task.batch_size, seed)
+    while optimizer.steps < STEPS:
+        for batch in islice(iter(batches), STEPS - optimizer.steps):
+            optimizer.step(*batch, task.loss_fn)
+    return task.score(model, data.valid)
+
+
+def diagnosed(settings, seed=0):
+    task = tasks.find("snn", "digits")
+    batches = Batches(task.data(seed).train, task.batch_size, seed)
+    pairs = [Batch(*pair) for pair in islice(iter(batches), 4)]
+    return diagnose(hard.build(task.model, seed), pairs, task.loss_fn, settings, seed)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_the_recommendation_trains_what_a_wrong_radius_does_not(factor):
+    stuck = scaled(factor)
+    assert trained(stuck) <= 0.20
+    found = diagnosed(stuck)
+    radius = Length(Cosine(found.step_radius, 0.03 * found.step_radius, STEPS))
+    assert trained(found.settings.changed(step_radius=radius)) >= 0.85
+    assert "took the loss on other examples" in found.reasons[-1]
+
+
+def test_a_plateau_wider_than_the_reach_is_named():
+    """Spike counts: probes of a few millionths move no spike."""
+    found = diagnosed(scaled(1e-6))
+    assert found.here.dead_rows > 0.5
+    assert "plateau is wider than the reach" in found.reasons[0]
+    assert "λ > 0" in found.reasons[0]
+    smallest, largest = found.sweep[0], found.sweep[-1]
+    assert smallest.flat_pairs > 0.9 > largest.flat_pairs
+
+
+def test_shares_are_those_of_a_staircase_in_one_dimension():
+    """floor(x): probes of 0.2 around 0.5 stay on the step, probes of 4 leave it."""
+
+    class Floor(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = nn.Parameter(torch.full((40,), 0.5))
+
+        def forward(self, inputs):
+            return torch.floor(self.x).sum() + 0 * inputs.sum()
+
+    batch = Batch(torch.zeros(1), torch.zeros(1))
+    settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
+    found = diagnose(Floor(), [batch, batch], lambda out, _: out, settings)
+    assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
+    assert "plateau is wider than the reach" in found.reasons[0]
+    assert found.probe_radius > 1.0
+    by_radius = {probed.probe_radius: probed for probed in found.sweep}
+    assert by_radius[SWEEP[-1]].dead_rows == 0.0
+
+
+def test_nothing_of_the_model_changes():
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    batch = Batch(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+    diagnose(model, [batch, batch], nn.functional.cross_entropy, presets.general(10))
+    assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
+
+
+def test_a_loss_that_no_parameter_reaches_is_refused():
+    model = nn.Linear(3, 2)
+    batch = Batch(torch.zeros(2, 3), torch.zeros(2))
+    with pytest.raises(ConfigError, match="no probe between"):
+        diagnose(model, [batch, batch], lambda out, _: 0 * out.sum(), presets.general(10))
+
+
+def test_the_command_prints_json_and_draws(tmp_path, capsys):
+    picture = tmp_path / "flat.png"
+    options = DiagnoseOptions("mlp", probe_radius=1e-4, picture=picture, json=True)
+    assert run_diagnose(options) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["here"]["probe_radius"] == 1e-4
+    assert len(found["sweep"]) == len(SWEEP)
+    assert picture.stat().st_size > 1000
