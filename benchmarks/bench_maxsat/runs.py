@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bench_maxsat.plan import Spec
-from hardstep import Full, Length, Orthoplex, PowerDecay, presets, seeds
+from hardstep import Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
 from hardstep.rivals import CmaEs, OpenAiEs, minimize
 from hardstep.solvers import Sinkhorn
 from hardstep.tasks.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
