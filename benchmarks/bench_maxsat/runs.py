@@ -127,7 +127,8 @@ METHODS = {
 
 def _searched(formula: Formula, spec: Spec, seconds: float | None, preset: Any) -> Result:
     search = Search(formula, SEED, preset)
-    steps = spec.get("steps") or search.steps_within(seconds or 1.0)
+    fitting = search.steps_within(seconds or 1.0)  # compiles, which no run should be charged for
+    steps = spec.get("steps") or fitting
     curve: list[tuple[float, int, int]] = []
 
     def watch(progress: Any, better: Any) -> None:
