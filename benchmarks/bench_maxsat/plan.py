@@ -4,10 +4,22 @@ import itertools
 from typing import Any
 
 Spec = dict[str, Any]
-LISTS = ("variables", "instances", "methods", "threads", "files")  # taken apart into runs
-SINGULAR = {"instances": "instance", "methods": "method", "files": "file"}
+LISTS = (
+    "variables",
+    "instances",
+    "methods",
+    "threads",
+    "files",
+    "variants",
+)  # taken apart into runs
+SINGULAR = {
+    "instances": "instance",
+    "methods": "method",
+    "files": "file",
+    "variants": "variant",
+}
 IDENTITY = ("suite", "method", "variables", "instance", "file", "threads", "seconds", "steps",
-            "evaluations", "solver")  # fmt: skip
+            "evaluations", "variant")  # fmt: skip
 
 
 def expand(config: Spec) -> list[Spec]:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from bench_maxsat.plan import Spec
-from hardstep import Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
+from bench_maxsat.variants import VARIANTS, Reweighting
+from hardstep import Cosine, Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
 from hardstep.rivals import CmaEs, OpenAiEs, minimize
 from hardstep.solvers import Sinkhorn
 from hardstep.tasks.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
@@ -48,10 +49,21 @@ def polystep(formula: Formula, spec: Spec) -> Result:
 
 
 def polystep_paper(formula: Formula, spec: Spec) -> Result:
-    """The paper's settings."""
+    """The paper's settings; the cost is the number of falsified clauses, as in its largest runs."""
     return _searched(
         formula, spec, None, lambda steps: presets.maxsat(steps, formula.num_variables)
     )
+
+
+def polystep_paper_fraction(formula: Formula, spec: Spec) -> Result:
+    """The same with the cost as a fraction, as in its others: a temperature per clause."""
+
+    def preset(steps: int) -> Settings:
+        num = formula.num_clauses
+        settings = presets.maxsat(steps, formula.num_variables)
+        return settings.changed(temperature=Cosine(5.0 * num, 0.5 * num, steps))
+
+    return _searched(formula, spec, None, preset)
 
 
 def polystep_sinkhorn(formula: Formula, spec: Spec) -> Result:
@@ -112,9 +124,16 @@ def rc2(formula: Formula, spec: Spec) -> Result:
     return solve(formula, spec["seconds"])
 
 
+def variant(formula: Formula, spec: Spec) -> Result:
+    """The shipped preset with one thing changed."""
+    return _searched(formula, spec, None, VARIANTS[spec["variant"]])
+
+
 METHODS = {
+    "variant": variant,
     "polystep": polystep,
     "polystep, paper's settings": polystep_paper,
+    "polystep, paper's settings, cost as a fraction": polystep_paper_fraction,
     "polystep, Sinkhorn": polystep_sinkhorn,
     "polystep, theory mode": polystep_theory,
     "polystep + polish": polished,
@@ -130,11 +149,15 @@ def _searched(formula: Formula, spec: Spec, seconds: float | None, preset: Any) 
     fitting = search.steps_within(seconds or 1.0)  # compiles, which no run should be charged for
     steps = spec.get("steps") or fitting
     curve: list[tuple[float, int, int]] = []
+    clause_weights = "clause weights" in spec.get("variant", "")
+    reweight = Reweighting(search, formula) if clause_weights else None
 
     def watch(progress: Any, better: Any) -> None:
         point = (round(progress.seconds, 3), progress.evaluations, progress.best.weight)
         if better is not None and (not curve or progress.seconds > 1.05 * curve[-1][0]):
             curve.append(point)
+        if reweight is not None:
+            reweight()
 
     found: SearchResult = search.run(steps, seconds=seconds, watch=watch)
     return {
