@@ -27,10 +27,11 @@ class MaxCut:
         """The cut now, minus what every candidate gains."""
         x = candidates.base["x"]
         sides = torch.where(x >= 0, 1.0, -1.0)
-        nodes = candidates.particles.index[candidates.rows].clamp_min(0)  # (particles, 2)
+        index = candidates.particles.index[candidates.rows]  # (particles, 2), -1 on padding
+        nodes = index.clamp_min(0)
         offsets = candidates.offsets.flatten(1, 2)  # (particles, candidates, 2)
         moved = torch.where(x[nodes][:, None] + offsets >= 0, 1.0, -1.0)
-        flips = moved != sides[nodes][:, None]
+        flips = (moved != sides[nodes][:, None]) & (index >= 0)[:, None]
         gains = (self.adjacency @ sides)[nodes] * sides[nodes]  # of flipping one node alone
         first, second = nodes.unbind(1)
         shared = 2 * self.adjacency[first, second] * sides[first] * sides[second]

@@ -5,7 +5,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import hardstep
-from hardstep.training import JsonlLog, ProgressBar, TensorBoard, Validation
+from hardstep.training import CoverageLog, JsonlLog, ProgressBar, TensorBoard, Validation
 from tests.training.small import batches, model, optimizer
 
 
@@ -60,6 +60,15 @@ def test_tensorboard_gets_the_losses_and_the_metric(tmp_path):
     assert [e.step for e in events.Scalars("step/loss")] == [1, 2, 3, 4]
     assert [e.value for e in events.Scalars("step/loss")] == pytest.approx(losses, rel=1e-6)
     assert len(events.Scalars("validation/accuracy")) == 2
+
+
+def test_coverage_is_logged_every_so_many_steps_and_at_the_end(tmp_path):
+    path = tmp_path / "coverage.jsonl"
+    run(callbacks=[CoverageLog(path, every=3)])
+    rows = read(path)
+    assert [row["step"] for row in rows] == [3, 4]
+    assert rows[-1]["conditions"]["viii"] == "measured"
+    assert rows[-1]["spread"] >= rows[0]["spread"] > 0
 
 
 def test_no_bar_and_no_control_codes_away_from_a_terminal():

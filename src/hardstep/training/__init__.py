@@ -3,6 +3,7 @@
 from hardstep.training import checkpoints
 from hardstep.training.callbacks import (
     Callback,
+    CoverageLog,
     EarlyStopping,
     JsonlLog,
     ProgressBar,
@@ -17,6 +18,7 @@ __all__ = [
     "ACCURACY",
     "Callback",
     "Checkpoint",
+    "CoverageLog",
     "EarlyStopping",
     "FINISHED",
     "FitResult",

@@ -99,6 +99,43 @@ class JsonlLog(Callback):
             self._file = None
 
 
+class CoverageLog(Callback):
+    """What the run has shown of the convergence theorem's hypotheses, every so many steps.
+
+    One JSON object per line: the measured quantities, and how each condition stands.
+    """
+
+    def __init__(self, path: Path | str, every: int = 10) -> None:
+        if every < 1:
+            raise ConfigError(f"CoverageLog: every must be at least 1, got {every}")
+        self.path, self.every = Path(path), every
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """Append a line, if it is time."""
+        if run.step % self.every == 0:
+            self._write(run)
+
+    def on_end(self, run: Run) -> None:
+        """The last step, too."""
+        if run.step % self.every:
+            self._write(run)
+
+    def _write(self, run: Run) -> None:
+        found = run.optimizer.coverage()
+        seen = found.statistics
+        row = {
+            "step": run.step,
+            "conditions": {c.number: c.status for c in found.conditions},
+            "saturation": seen.saturation,
+            "spread": seen.spread,
+            "square": seen.square,
+            "dead_share": seen.dead_share,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
 class TensorBoard(Callback):
     """Scalars for TensorBoard (install `hardstep[tensorboard]`)."""
 

@@ -1,0 +1,139 @@
+"""The theory ladder: four hypotheses switched on from the tuned run, and off from theory mode.
+
+    python benchmarks/ladder.py                  digits, three seeds, what is not recorded yet
+    python benchmarks/ladder.py --data mnist     MNIST, seed 42 (hours; needs HARDSTEP_DATA)
+    python benchmarks/ladder.py --table          print the tables
+
+The spiking network with the paper's settings (`presets.snn`) is the tuned run. Each run appends one
+JSON line to benchmarks/results/ladder.jsonl; the test set is read once, by the weights that
+validation selected.
+"""
+
+import argparse
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+from hardstep import Simplex, presets, tasks
+from hardstep import nn as hard
+from hardstep.cli import results
+from hardstep.data import Batches
+from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Orthoplex
+from hardstep.optim import PolyStep, Settings
+from hardstep.schedules import PowerDecay, TimesTemperature
+from hardstep.training import Validation, fit
+
+RECORDS = Path(__file__).parent / "results" / "ladder.jsonl"
+SEEDS = {"digits": (0, 1, 2), "mnist": (42,)}
+SMOOTH = Jitter(probe=Mollifier(0.05), step=Mollifier(0.05))
+CONDITIONS = {  # what the hypothesis sets, and what the tuned run has instead
+    "smooth radius jitter (iv)": ({"jitter": SMOOTH}, {"jitter": Jitter()}),
+    "orthoplex frame (i)": ({"polytope": Orthoplex(8)}, {"polytope": Simplex(8)}),
+    "independent rotations (ii)": ({"rotation": Haar()}, {"rotation": Biased()}),
+    "decaying step radius (v)": (
+        {"step_radius": TimesTemperature(PowerDecay(2.0, 0.6))},
+        {"step_radius": TimesTemperature(2.0)},
+    ),
+}
+
+
+def rungs(steps: int) -> dict[str, Settings]:
+    """Every configuration by name."""
+    tuned = presets.snn(steps)
+    theory = tuned.changed(
+        rules=(), **{k: v for on, _ in CONDITIONS.values() for k, v in on.items()}
+    )
+    found = {"tuned": tuned}
+    found |= {f"tuned + {name}": tuned.changed(**on) for name, (on, _) in CONDITIONS.items()}
+    found["theory mode"] = theory
+    found |= {
+        f"theory mode − {name}": theory.changed(**off) for name, (_, off) in CONDITIONS.items()
+    }
+    return found
+
+
+def run(data: str, seed: int, name: str) -> dict:
+    """One run."""
+    task = tasks.find("snn", data)
+    task = replace(task, settings=lambda steps: rungs(steps)[name])
+    dataset, model = task.data(seed), hard.build(task.model, seed)
+    optimizer = PolyStep(model, task.settings(task.steps), seed=seed)
+    outcome = fit(
+        model,
+        Batches(dataset.train, task.batch_size, seed),
+        Validation(
+            Batches(dataset.valid, task.batch_size, seed, shuffle=False),
+            task.metric,
+            every=task.validation_interval(task.steps, dataset.valid),
+        ),
+        loss_fn=task.loss_fn,
+        optimizer=optimizer,
+        steps=task.steps,
+    )
+    seen = optimizer.coverage().statistics
+    return {
+        "data": data,
+        "seed": seed,
+        "configuration": name,
+        "test_accuracy": task.score(model, dataset.open_test()),
+        "valid_accuracy": outcome.best.value if outcome.best else None,
+        "steps": outcome.steps,
+        "evaluations": outcome.evaluations,
+        "seconds": outcome.seconds,
+        "conditions": {c.number: c.status for c in optimizer.coverage().conditions},
+        "saturation": seen.saturation,
+        "spread": seen.spread,
+        **results.provenance(),
+    }
+
+
+def records() -> list[dict]:
+    """What has been recorded."""
+    if not RECORDS.exists():
+        return []
+    return [json.loads(line) for line in RECORDS.read_text().splitlines()]
+
+
+def table(data: str) -> str:
+    """Markdown: mean over seeds, and the difference to the head of the block."""
+    rows = ["| configuration | test accuracy, % (each seed) | Δ | σ̄ (max Δ/ε) |", "|---" * 4 + "|"]
+    head = 0.0
+    for name in rungs(1):
+        found = [r for r in records() if r["data"] == data and r["configuration"] == name]
+        if not found:
+            continue
+        scores = [100 * r["test_accuracy"] for r in sorted(found, key=lambda r: r["seed"])]
+        mean = statistics.mean(scores)
+        first = name in ("tuned", "theory mode")
+        head = mean if first else head
+        each = ", ".join(f"{score:.1f}" for score in scores)
+        worst = max(found, key=lambda r: r["spread"])
+        rows.append(
+            f"| {name} | {mean:.1f} ({each}) | {'' if first else f'{mean - head:+.1f}'} "
+            f"| {worst['saturation']:.2g} ({worst['spread']:.2f}) |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run, or print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", choices=sorted(SEEDS), default="digits")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if not options.table:
+        done = {(r["data"], r["seed"], r["configuration"]) for r in records()}
+        for seed in SEEDS[options.data]:
+            for name in rungs(1):
+                if (options.data, seed, name) not in done:
+                    result = run(options.data, seed, name)
+                    result["command"] = f"python benchmarks/ladder.py --data {options.data}"
+                    with RECORDS.open("a") as stream:
+                        stream.write(json.dumps(result) + "\n")
+    for data in sorted(SEEDS):
+        print(f"{data}\n\n{table(data)}\n")
+
+
+if __name__ == "__main__":
+    main()
