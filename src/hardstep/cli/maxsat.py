@@ -136,6 +136,8 @@ def _polish(
         report=output.improved,
     )
     better = found._replace(standing=polished.standing, assignment=polished.assignment)
+    if polished.interrupted:
+        better = better._replace(stopped=INTERRUPTED)
     return better, polished.flips
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardstep.errors import ConfigError
-from hardstep.tasks.maxsat import Formula, random_ksat
+from hardstep.tasks.maxsat import Formula, local, random_ksat
 from hardstep.tasks.maxsat.local import local_search
 from hardstep.tasks.maxsat.objective import Standing
 
@@ -91,3 +91,20 @@ def test_a_search_without_an_end_is_refused():
     formula = random_ksat(10, seed=0)
     with pytest.raises(ConfigError, match="give seconds or flips"):
         local_search(formula, np.zeros(10, dtype=bool))
+
+
+def test_interrupted_it_returns_the_best_so_far(monkeypatch):
+    blocks = iter([False, False, True])
+    run = local._run
+
+    def pressed(*arguments):
+        if next(blocks):
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(local, "_run", pressed)
+    formula = random_ksat(500, seed=1)
+    found = local_search(formula, np.zeros(500, dtype=bool), flips=10**9)
+    assert found.interrupted
+    assert found.flips == 2 * local.BLOCK
+    assert found.standing == standing(formula, found.assignment)

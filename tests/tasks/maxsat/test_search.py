@@ -64,6 +64,17 @@ def test_interrupted_it_returns_the_best_so_far():
     assert formula.falsified(found.assignment)[0] == found.standing.weight
 
 
+def test_interrupted_before_the_first_step_it_returns_a_true_cost(monkeypatch):
+    def press(*arguments, **named):
+        raise KeyboardInterrupt
+
+    formula = random_ksat(50, seed=1)
+    monkeypatch.setattr("hardstep.tasks.maxsat.search.PolyStep.step", press)
+    found = Search(formula).run(50)
+    assert found.stopped == "interrupted"
+    assert formula.falsified(found.assignment) == (found.standing.weight, 0)
+
+
 def test_hard_clauses_come_first():
     """One hard clause against many soft ones of more weight."""
     clauses = [[1], *[[-1]] * 5]

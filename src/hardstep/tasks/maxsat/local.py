@@ -32,6 +32,7 @@ class LocalResult(NamedTuple):
     assignment: NDArray[np.bool_]
     flips: int
     seconds: float
+    interrupted: bool = False  # by Ctrl-C
 
 
 class _Work(NamedTuple):
@@ -78,7 +79,7 @@ def local_search(
     costs = plain_costs(formula)
     unit = float(costs.mean()) if costs.size else 1.0
     longest = int(formula.lengths.max(initial=1))
-    done, known = 0, np.inf
+    done, known, interrupted = 0, np.inf, False
     while True:
         if work.costs[1] < known:
             known = float(work.costs[1])
@@ -88,13 +89,16 @@ def local_search(
         spent = time.perf_counter() - began
         over = (seconds is not None and spent >= seconds) or (flips is not None and done >= flips)
         good = work.counters[0] == 0 or (target is not None and standing <= target)
-        if over or good:
-            return LocalResult(standing, work.best.copy(), done, spent)
+        if over or good or interrupted:
+            return LocalResult(standing, work.best.copy(), done, spent, interrupted)
         block = BLOCK if flips is None else min(BLOCK, flips - done)
-        done += _run(
-            formula.starts, formula.literals, formula.occurrence_starts, formula.occurrences,
-            costs, work, block, exponent, unit, longest,
-        )  # fmt: skip
+        try:
+            done += _run(
+                formula.starts, formula.literals, formula.occurrence_starts, formula.occurrences,
+                costs, work, block, exponent, unit, longest,
+            )  # fmt: skip
+        except KeyboardInterrupt:  # raised between two blocks; the best is kept and returned
+            interrupted = True
 
 
 def _standing(formula: Formula, assignment: NDArray[np.bool_]) -> Standing:

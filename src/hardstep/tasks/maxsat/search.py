@@ -118,6 +118,8 @@ class Search:
                 stopped = _reason(best, target, done >= steps, spent, seconds)
             except KeyboardInterrupt:
                 stopped = INTERRUPTED
+        if best.hard > self.formula.num_hard:  # interrupted before anything was known
+            best = self.objective.stand(assignment)
         spent = time.perf_counter() - began
         return SearchResult(
             best, assignment, optimizer.steps, steps, optimizer.evaluations, spent, stopped

@@ -1,0 +1,221 @@
+"""The figures of the theory page, one per curve of `hardstep.theory.curves`."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from hardstep.theory import curves
+from hardstep.theory.curves import Curve
+from hardstep.theory.primitives import best_axis_overlap
+
+BLUE, RED, GREEN, GREY = "#2a6f97", "#c1666b", "#6a994e", "0.45"
+MARK = {"marker": "o", "markersize": 4}
+HOLLOW = MARK | {"markerfacecolor": "white"}
+
+
+class Figure(NamedTuple):
+    """A figure of the page."""
+
+    group: str  # of checks, by letter
+    draw: Callable[[Path], None]
+    caption: str
+
+
+def _panels(num: int, height: float = 3.6, share_y: bool = False) -> tuple[Any, list[Any]]:
+    """A figure 7 inches wide with panels side by side."""
+    figure, axes = pyplot.subplots(
+        1, num, figsize=(7, height), layout="constrained", sharey=share_y, squeeze=False
+    )
+    for panel in axes[0]:
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes[0])
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=150, metadata={"Software": None})  # no version, so files compare
+    pyplot.close(figure)
+
+
+def _line(panel: Any, curve: Curve, label: str, color: str, **style: Any) -> None:
+    panel.plot(curve.x, curve.y, label=label, color=color, linewidth=1.5, **style)
+
+
+def _label(panel: Any, x: str, y: str, title: str = "") -> None:
+    panel.set_xlabel(x)
+    panel.set_ylabel(y)
+    if title:
+        panel.set_title(title, loc="left", fontsize=10)
+
+
+def _legend(panel: Any, **place: Any) -> None:
+    panel.legend(frameon=False, fontsize=9, **place)
+
+
+def _signed(value: float, digits: int = 2) -> str:
+    """With a true minus sign, and never a negative zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def draw_blow_up(path: Path) -> None:
+    """Largest gradient and curvature of smoothed losses over the smoothing radius."""
+    figure, panels = _panels(2)
+    colors = dict(zip(curves.LOSSES, (BLUE, RED, GREY), strict=True))
+    names = ("largest gradient |∂L_h|, 1/length", "largest curvature |∂²L_h|, 1/length²")
+    for panel, found, name in zip(panels, curves.blow_up(), names, strict=True):
+        for loss, curve in found.items():
+            style = HOLLOW | {"linestyle": "--"} if loss.startswith("uneven") else MARK
+            _line(panel, curve, f"{loss}: slope {_signed(curve.order)}", colors[loss], **style)
+        panel.set(xscale="log", yscale="log")
+        panel.set_ylim(top=5 * max(curve.y.max() for curve in found.values()))
+        _label(panel, "smoothing radius h, length", name)
+        _legend(panel, loc="upper right")
+    _save(figure, path)
+
+
+def draw_kernels(path: Path) -> None:
+    """The tail kernel's gradient against that of the probe law."""
+    figure, panels = _panels(3, share_y=True)
+    for panel, dim in zip(panels, (2, 3, 4), strict=True):
+        found = curves.two_gradients(dim)
+        _line(panel, found["tail kernel"], "tail kernel", BLUE)
+        _line(panel, found["probe law"], "probe law", RED, linestyle="--")
+        panel.set(ylim=(0, 0.95))
+        gap = found["tail kernel"].y[0] / found["probe law"].y[0] - 1
+        _label(panel, "offset from the jump, δ", "", f"d = {dim}: {100 * gap:+.0f} % at the jump")
+    panels[0].set_ylabel("gradient of a unit step, 1/δ")
+    _legend(panels[2], loc="upper right")
+    _save(figure, path)
+
+
+def draw_remainders(path: Path) -> None:
+    """The softmax remainder over the probe radius, before and after averaging."""
+    figure, panels = _panels(2, height=4.4, share_y=True)
+    titles = ("at each rotation, E‖e‖", "averaged over rotations, ‖E e‖")
+    styles = {"smooth": MARK, "Hessian jump": HOLLOW | {"linestyle": "--"}}
+    for panel, found, title in zip(panels, curves.remainders(), titles, strict=True):
+        for name, curve in found.items():
+            kind, loss = name.split(", ")
+            color = GREY if loss == "loss jump" else BLUE if kind == "orthoplex" else RED
+            style = styles.get(loss, HOLLOW if kind == "simplex" else MARK)
+            _line(panel, curve, f"{name}: {_signed(curve.order)}", color, **style)
+        panel.set(xscale="log", yscale="log", ylim=(3e-10, 5e5))
+        _label(panel, "probe radius multiple r_p", "", title)
+        _legend(panel, loc="upper left", title="fitted exponent", title_fontsize=9)
+    panels[0].set_ylabel("remainder e, step radii")
+    _save(figure, path)
+
+
+def draw_occupancy(path: Path) -> None:
+    """The share of a path near walls over the width of the tube."""
+    found = curves.occupancy()
+    figure, (panel,) = _panels(1)
+    order = _signed(found["descent"].order)
+    _line(panel, found["swing"], "swing across one wall, a = δ/10", RED, **MARK)
+    _line(panel, found["bound"], "bound of the lemma, for the descent", GREY, linestyle="--")
+    _line(panel, found["descent"], f"descent across walls 2L apart: order {order}", BLUE, **MARK)
+    straight = Curve(found["descent"].x, found["descent"].x)
+    _line(panel, straight, "δ/L", "0.2", linestyle=":")
+    panel.set(xscale="log", yscale="log", ylim=(0.008, 2))
+    _label(panel, "half-width of the tube, δ/L", "share of the path inside the tube")
+    _legend(panel, loc="center left", bbox_to_anchor=(0.0, 0.66))
+    _save(figure, path)
+
+
+def draw_drift(path: Path) -> None:
+    """The mean radial step over the condition number."""
+    found, exact = curves.drifts(), best_axis_overlap(4)
+    figure, (panel,) = _panels(1)
+    _line(panel, found["near"], "probes at 10 ‖z‖", BLUE, **MARK)
+    _line(panel, found["far"], "probes far away", RED, **MARK)
+    label = f"round bowl, −m₄ = {_signed(-exact, 4)}"
+    panel.axhline(-exact, color=GREY, linestyle="--", label=label)
+    panel.set(xscale="log", ylim=(-0.85, 0.05))
+    panel.axhline(0.0, color="0.8", linewidth=0.8)
+    _label(panel, "condition number κ of the bowl (d = 4)", "mean radial step, r_sε")
+    _legend(panel, loc="center right", bbox_to_anchor=(1.0, 0.35))
+    _save(figure, path)
+
+
+def draw_excursion(path: Path) -> None:
+    """How far a run strays from a minimum, over steps and dimensions."""
+    figure, (growth, amplitude) = _panels(2)
+    labels = {
+        "free": ("no drift", BLUE),
+        "flat": ("drift, flat radius", GREEN),
+        "decayed": ("drift, radius t^−0.6", RED),
+    }
+    for name, curve in curves.excursions().items():
+        label, color = labels[name]
+        _line(growth, curve, f"{label}: slope {_signed(curve.order)}", color)
+    growth.set(xscale="log", yscale="log", ylim=(5e-3, 2e3))
+    _label(growth, "step t", "RMS distance from the minimum, r_sε", "excursion, d = 4")
+    _legend(growth, loc="upper left")
+    found = curves.amplitudes()
+    _line(amplitude, found["closed form"], "1/(2m_d)", GREY)
+    _line(amplitude, found["simulated"], "simulated", GREEN, linestyle="none", **MARK)
+    _label(amplitude, "dimension d of a particle", "mean distance, r_sε", "stationary amplitude")
+    amplitude.set(ylim=(0, 0.9))
+    _legend(amplitude, loc="lower right")
+    _save(figure, path)
+
+
+def draw_violation(path: Path) -> None:
+    """The column violation over the penalty."""
+    curve = curves.violation()
+    figure, (panel,) = _panels(1)
+    _line(panel, curve, f"plan: slope {_signed(curve.order)} over this range", BLUE, **MARK)
+    square = Curve(curve.x[-5:], curve.y[-1] * (curve.x[-5:] / curve.x[-1]) ** -2.0)
+    label = f"slope −2 (last two points: {_signed(curve.last_order, 3)})"
+    _line(panel, square, label, GREY, linestyle="--")
+    panel.set(xscale="log", yscale="log")
+    _label(panel, "penalty λ, units of cost (ε = 0.1)", "column violation, KL in nats")
+    _legend(panel, loc="lower left")
+    _save(figure, path)
+
+
+def draw_ghost(path: Path) -> None:
+    """The step of a constant row over the penalty, and what rotations leave of it."""
+    figure, (steps, means) = _panels(2)
+    found = curves.ghost_steps()
+    for (name, curve), color in zip(found.items(), (BLUE, RED, GREEN, GREY), strict=True):
+        end = f"{name}: {_signed(curve.y[-1])}" if color != GREY else f"{name}: 0"
+        _line(steps, curve, end, color, linestyle="--" if color == GREY else "-")
+    steps.set(xscale="log", ylim=(-0.03, 1.35))
+    _label(steps, "penalty λ, units of cost (ε = 0.1)", "step of a constant row, step radii")
+    _legend(steps, loc="upper left", title="step at the largest λ", title_fontsize=9)
+    averaged = curves.ghost_means()
+    uniform, biased = averaged["uniform"], averaged["biased"]
+    _line(means, biased, "density 1 + ⅔ cos ϑ", RED, **MARK)
+    _line(means, uniform, f"uniform: slope {_signed(uniform.order)}", BLUE, **MARK)
+    _line(means, Curve(uniform.x, uniform.x**-0.5), "1/√n", GREY, linestyle="--")
+    means.axhline(1 / 3, color=GREY, linestyle=":", label="first moment, ⅓")
+    means.set(xscale="log", yscale="log")
+    _label(means, "rotations n", "mean of the steps, step lengths")
+    _legend(means, loc="lower left")
+    _save(figure, path)
+
+
+def draw_flat_pairs(path: Path) -> None:
+    """The share of flat antithetic pairs over the probe radius."""
+    found, laws = curves.flat_pairs()
+    figure, (panel,) = _panels(1)
+    names = {"anywhere": ("weights anywhere in their bins", BLUE)}
+    names["bin centres"] = ("weights at bin centres", RED)
+    for name, (label, color) in names.items():
+        _line(panel, laws[name], f"law, {label}", color)
+        _line(panel, found[name], f"measured, {label}", color, linestyle="none", **MARK)
+    where = 1 / (2 * math.sqrt(2 / math.pi) * curves.COORDINATES)
+    panel.axvline(where, color=GREY, linestyle=":", label="Δ_q/(1.6 d)")
+    panel.set(xscale="log", ylim=(-0.03, 1.03))
+    _label(panel, "probe radius μ, bins Δ_q (d = 1,538)", "share of flat pairs")
+    _legend(panel)
+    _save(figure, path)
+
+
+FIGURES = {}
