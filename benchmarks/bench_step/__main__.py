@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench_step import environment, records, report, runs, scaling, written
+from bench_step import environment, profile, records, report, runs, scaling, written
 from bench_step.rows import BY_NAME, ROWS, Row
 
 BUSY = 0.5  # a load average above this will show in the numbers
@@ -35,6 +35,7 @@ KINDS = {
     "step": Kind(runs.measure, BY_NAME),
     "scaling": Kind(scaling.measure, scaling.ROWS),
     "written": Kind(written.measure, written.ROWS),
+    "profile": Kind(profile.measure, profile.ROWS),
 }
 
 
@@ -58,7 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=512, help="the table is for 512")
     parser.add_argument("--wait", choices=("passive", "active"), default="passive")
     parser.add_argument("--skip-theirs", action="store_true", help="time ours only")
-    parser.add_argument("--skip-scaling", action="store_true", help="fit no exponents")
+    parser.add_argument("--kinds", default="", help=f"some of {','.join(KINDS)}; all by default")
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     parser.add_argument("--record", type=Path, default=records.RECORDS)
@@ -66,6 +67,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--venv", type=Path, default=root / ".venv-bench")
     options = parser.parse_args()
     unknown = [name for name in options.rows.split(",") if name and name not in BY_NAME]
+    odd = [kind for kind in options.kinds.split(",") if kind and kind not in KINDS]
+    if odd:
+        parser.error(f"no kind {odd[0]!r}; the kinds are {','.join(KINDS)}")
     if unknown:
         parser.error(f"no row {unknown[0]!r}; the rows are {names}")
     if options.repeats < 1:
@@ -78,8 +82,8 @@ def _measure(rows: list[Row], options: argparse.Namespace) -> list[str]:
     python = None if options.skip_theirs else environment.python_of(options.venv.absolute())
     plan = runs.Plan(options.repeats, options.threads, options.batch, python, options.wait)
     jobs = [(row, kind) for kind in KINDS for row in rows if row.name in KINDS[kind].rows]
-    if options.skip_scaling:
-        jobs = [(row, kind) for row, kind in jobs if kind != "scaling"]
+    if options.kinds:
+        jobs = [(row, kind) for row, kind in jobs if kind in options.kinds.split(",")]
     failed = []
     for row, kind in jobs:
         needs_theirs = kind == "step" and python is not None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bench_step import limits
 from bench_step.batches import batch
 from bench_step.models import build
+from bench_step.profile import timed_parts
 from bench_step.records import versions
 from bench_step.rows import BY_NAME, PAPER, Row
 from bench_step.wire import serve, timed
@@ -114,6 +115,15 @@ class Ours:
             self.optimizer.evaluate(proposal, *data, self.loss_fn)
         return {**taken, "share": len(proposal.rows) / self.optimizer.num_particles}
 
+    def profile(self, seed: int) -> dict[str, Any]:
+        """A step, and the seconds of its parts."""
+        with timed_parts() as spent:
+            step = self.step(seed)
+        outside = step["parts"]["propose"]["wall"] + step["parts"]["advance"]["wall"]
+        spent["outside evaluation"] = outside
+        spent["other"] = step["wall"] - sum(spent.values())
+        return {**step, "spent": spent}
+
     def limit(self, seed: int) -> dict[str, Any]:
         """What the step must at least do, and what this machine can do."""
         self.model.load_state_dict(self.initial)
@@ -181,5 +191,6 @@ if __name__ == "__main__":
             "batched": worker.batched,
             "part": worker.part,
             "limit": worker.limit,
+            "profile": worker.profile,
         }
     )

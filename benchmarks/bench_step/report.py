@@ -54,6 +54,8 @@ def line(record: Record) -> str:
         return f"{record['row']}: exponents over {record['axis']}: {fitted}"
     if record["kind"] == "written":
         return _written(record)
+    if record["kind"] == "profile":
+        return f"{record['row']}: {', '.join(f'{n} {_seconds(v)}' for n, v in _parts(record))}"
     ours = record["ours"]
     text = f"{record['row']}: ours {_seconds(ours['median']['wall'])}"
     if record["theirs"]:
@@ -89,6 +91,9 @@ def _others(records: list[Record]) -> Iterator[str]:
     scalings = list(latest(records, "scaling").values())
     if scalings:
         yield _exponents(scalings)
+    profiles = list(latest(records, "profile").values())
+    if profiles:
+        yield _profiles(profiles)
     for record in latest(records, "written").values():
         yield f"{line(record)[:1].upper()}{line(record)[1:]}."
 
@@ -156,6 +161,20 @@ def _exponents(scalings: list[Record]) -> str:
             f"| `{record['row']}` over {record['axis']} | {fitted['evaluation_cpu']:.2f} "
             f"| {fitted['evaluation_wall']:.2f} | {sizes} |"
         )
+    return "\n".join(lines)
+
+
+def _parts(record: Record) -> list[tuple[str, float]]:
+    return list(record["parts"].items())
+
+
+def _profiles(profiles: list[Record]) -> str:
+    names = [name for name, _ in _parts(profiles[0])]
+    lines = [f"| where a step's time goes | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for record in profiles:
+        total = sum(record["parts"].values())
+        shares = [f"{value / total:.0%}" for _, value in _parts(record)]
+        lines.append(f"| {record['title']} | {' | '.join(shares)} |")
     return "\n".join(lines)
 
 

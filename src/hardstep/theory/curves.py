@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardstep.geometry import Orthoplex, Simplex
+from hardstep.geometry import Orthoplex
 from hardstep.nn import quantize
 from hardstep.theory.group_a import ball_smoothed
 from hardstep.theory.group_c_kernels import ONE_PROBE
@@ -19,6 +19,7 @@ from hardstep.theory.group_d_remainder import (
     _walled,
     base_point,
 )
+from hardstep.theory.group_e import FRAMES
 from hardstep.theory.group_e_occupancy import HALF_SPACING, TUBES, _descend, _swing, _visit
 from hardstep.theory.group_g import FAR
 from hardstep.theory.group_g_walks import DECAY, _amplitudes
@@ -104,15 +105,14 @@ def two_gradients(dim: int) -> Curves:
 
 def remainders() -> tuple[Curves, Curves]:
     """E‖e‖ and ‖E e‖ over r_p in the plane, by frame and loss (D3)."""
-    waves = Waves.draw(Run().rng(2), 2)
+    smooth, multiples = Waves.draw(Run().rng(2), 2), np.array(FINE)
     losses: dict[str, Loss] = {
-        "smooth": waves,
-        "Hessian jump": _bent(waves),
-        "loss jump": _walled(waves),
+        "smooth": smooth,
+        "Hessian jump": _bent(smooth),
+        "loss jump": _walled(smooth),
     }
-    multiples = np.array(FINE)
     pointwise, averaged = {}, {}
-    for kind, frame in {"orthoplex": Orthoplex(2), "simplex": Simplex(2)}.items():
+    for kind, frame in FRAMES.items():
         looks = directions(frame, turns(ANGLES))
         for name, loss in losses.items():
             steps = [
@@ -145,7 +145,7 @@ def occupancy() -> Curves:
 
 def drifts() -> Curves:
     """The mean radial step at ‖z‖ = r_sε in R⁴ over the condition number (G3, G5)."""
-    num, conditions = 50_000, np.array([1.0, 2, 5, 10, 30, 100, 300, 1000])
+    num, conditions = 50_000, np.array([1, 1.1, 1.3, 1.6, 2, 3, 5, 10, 30, 100, 300, 1000])
     looks = directions(Orthoplex(4), rotations(0, num, 4, 5))
     at = unit_vectors(Run().rng(5), num, 4)
 
@@ -221,8 +221,8 @@ def ghost_steps() -> Curves:
 def ghost_means() -> Curves:
     """The norm of a unit ghost step's mean over n rotations (H8)."""
     counts = np.geomspace(10, 10_000, 10).round().astype(int)
-    drawn = rotations(0, 20 * int(counts[-1]), 2, 8)
-    uniform = np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0]).reshape(20, -1)
+    drawn = rotations(0, 100 * int(counts[-1]), 2, 8)
+    uniform = np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0]).reshape(100, -1)
     # Turning some angles around in proportion to their cosine gives density 1 + ⅔ cos ϑ.
     keep = Run().rng(8).uniform(size=uniform.shape) < (1 + 0.5 * np.cos(uniform)) / 1.5
     laws = {"uniform": uniform, "biased": np.where(keep, uniform, uniform + math.pi)}
@@ -244,7 +244,7 @@ def flat_pairs() -> tuple[Curves, Curves]:
     inside = np.array([math.erf(1 / (2 * math.sqrt(2) * radius)) for radius in radii])
     found = {
         "anywhere": measured(np.geomspace(3e-5, 3e-3, 6), centred=False),
-        "bin centres": measured(np.geomspace(0.1, 0.25, 5), centred=True),
+        "bin centres": measured(np.geomspace(0.11, 0.2, 6), centred=True),
     }
     laws = {"anywhere": Curve(radii, anywhere), "bin centres": Curve(radii, inside**COORDINATES)}
     return found, laws

@@ -12,19 +12,20 @@ from matplotlib import pyplot
 
 from hardstep.theory import curves
 from hardstep.theory.curves import Curve
+from hardstep.theory.group_i import COORDINATES
 from hardstep.theory.primitives import best_axis_overlap
 
 BLUE, RED, GREEN, GREY = "#2a6f97", "#c1666b", "#6a994e", "0.45"
 MARK = {"marker": "o", "markersize": 4}
+STEP = r"$r_s\varepsilon$"  # the length of a step
 HOLLOW = MARK | {"markerfacecolor": "white"}
 
 
 class Figure(NamedTuple):
-    """A figure of the page."""
+    """A figure, and the checks it belongs to."""
 
-    group: str  # of checks, by letter
+    group: str
     draw: Callable[[Path], None]
-    caption: str
 
 
 def _panels(num: int, height: float = 3.6, share_y: bool = False) -> tuple[Any, list[Any]]:
@@ -66,7 +67,8 @@ def draw_blow_up(path: Path) -> None:
     """Largest gradient and curvature of smoothed losses over the smoothing radius."""
     figure, panels = _panels(2)
     colors = dict(zip(curves.LOSSES, (BLUE, RED, GREY), strict=True))
-    names = ("largest gradient |∂L_h|, 1/length", "largest curvature |∂²L_h|, 1/length²")
+    names = (r"largest gradient $|\partial L_h|$, 1/length",
+             r"largest curvature $|\partial^2 L_h|$, 1/length²")  # fmt: skip
     for panel, found, name in zip(panels, curves.blow_up(), names, strict=True):
         for loss, curve in found.items():
             style = HOLLOW | {"linestyle": "--"} if loss.startswith("uneven") else MARK
@@ -95,35 +97,48 @@ def draw_kernels(path: Path) -> None:
 
 def draw_remainders(path: Path) -> None:
     """The softmax remainder over the probe radius, before and after averaging."""
-    figure, panels = _panels(2, height=4.4, share_y=True)
-    titles = ("at each rotation, E‖e‖", "averaged over rotations, ‖E e‖")
-    styles = {"smooth": MARK, "Hessian jump": HOLLOW | {"linestyle": "--"}}
-    for panel, found, title in zip(panels, curves.remainders(), titles, strict=True):
+    figure, panels = _panels(2, height=4.6, share_y=True)
+    both = curves.remainders()
+    titles = ("at each rotation: E‖e‖", "averaged over rotations: ‖E e‖")
+    sizes = {"orthoplex": (BLUE, 7.5, 2.5), "simplex": (RED, 4, 1.2)}  # as they may coincide
+    for panel, found, title in zip(panels, both, titles, strict=True):
         for name, curve in found.items():
             kind, loss = name.split(", ")
-            color = GREY if loss == "loss jump" else BLUE if kind == "orthoplex" else RED
-            style = styles.get(loss, HOLLOW if kind == "simplex" else MARK)
-            _line(panel, curve, f"{name}: {_signed(curve.order)}", color, **style)
-        panel.set(xscale="log", yscale="log", ylim=(3e-10, 5e5))
-        _label(panel, "probe radius multiple r_p", "", title)
-        _legend(panel, loc="upper left", title="fitted exponent", title_fontsize=9)
+            color, size, width = sizes[kind]
+            mark = {"smooth": "o", "Hessian jump": "s", "loss jump": "^"}[loss]
+            orders = " and ".join(_signed(one[name].order) for one in both)
+            panel.plot(
+                curve.x, curve.y, color=color, marker=mark, markersize=size, linewidth=width,
+                markerfacecolor="none" if loss == "Hessian jump" else color,
+                label=f"{name}: {orders}",
+            )  # fmt: skip
+        panel.set(xscale="log", yscale="log")
+        _label(panel, "probe radius $r_p$, units of ε", "", title)
     panels[0].set_ylabel("remainder e, step radii")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2,
+        frameon=False, fontsize=9, title="exponents of E‖e‖ and of ‖E e‖", title_fontsize=9,
+    )  # fmt: skip
     _save(figure, path)
 
 
 def draw_occupancy(path: Path) -> None:
     """The share of a path near walls over the width of the tube."""
     found = curves.occupancy()
+    descent, swing = found["descent"], found["swing"]
     figure, (panel,) = _panels(1)
-    order = _signed(found["descent"].order)
-    _line(panel, found["swing"], "swing across one wall, a = δ/10", RED, **MARK)
-    _line(panel, found["bound"], "bound of the lemma, for the descent", GREY, linestyle="--")
-    _line(panel, found["descent"], f"descent across walls 2L apart: order {order}", BLUE, **MARK)
-    straight = Curve(found["descent"].x, found["descent"].x)
-    _line(panel, straight, "δ/L", "0.2", linestyle=":")
-    panel.set(xscale="log", yscale="log", ylim=(0.008, 2))
+    label = f"swing across one wall to 1.1 δ: {_signed(swing.y[-1])}"
+    _line(panel, swing, label, RED, **MARK)
+    _line(panel, found["bound"], "bound of the lemma for the descent", GREY, linestyle="--")
+    label = f"descent across walls 2L apart: exponent {_signed(descent.order)}"
+    _line(panel, descent, label, BLUE, **MARK)
+    _line(panel, Curve(descent.x, descent.x), "δ/L", "0.2", linestyle=":")
+    panel.set(xscale="log", yscale="log", ylim=(0.008, 1.5))
+    panel.set_xticks(descent.x, [f"{x:g}" for x in descent.x])
+    panel.set_xticks([], minor=True)
+    panel.set_yticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
     _label(panel, "half-width of the tube, δ/L", "share of the path inside the tube")
-    _legend(panel, loc="center left", bbox_to_anchor=(0.0, 0.66))
+    _legend(panel, loc="center left", bbox_to_anchor=(0.0, 0.68))
     _save(figure, path)
 
 
@@ -131,13 +146,13 @@ def draw_drift(path: Path) -> None:
     """The mean radial step over the condition number."""
     found, exact = curves.drifts(), best_axis_overlap(4)
     figure, (panel,) = _panels(1)
+    _line(panel, found["far"], "probes at 10⁴ ‖z‖", RED, **MARK)
     _line(panel, found["near"], "probes at 10 ‖z‖", BLUE, **MARK)
-    _line(panel, found["far"], "probes far away", RED, **MARK)
-    label = f"round bowl, −m₄ = {_signed(-exact, 4)}"
+    label = f"round bowl, $-m_4$ = {_signed(-exact, 4)}"
     panel.axhline(-exact, color=GREY, linestyle="--", label=label)
     panel.set(xscale="log", ylim=(-0.85, 0.05))
     panel.axhline(0.0, color="0.8", linewidth=0.8)
-    _label(panel, "condition number κ of the bowl (d = 4)", "mean radial step, r_sε")
+    _label(panel, "condition number κ of the bowl (d = 4)", f"mean radial step, {STEP}")
     _legend(panel, loc="center right", bbox_to_anchor=(1.0, 0.35))
     _save(figure, path)
 
@@ -148,19 +163,20 @@ def draw_excursion(path: Path) -> None:
     labels = {
         "free": ("no drift", BLUE),
         "flat": ("drift, flat radius", GREEN),
-        "decayed": ("drift, radius t^−0.6", RED),
+        "decayed": ("drift, radius $t^{-0.6}$", RED),
     }
     for name, curve in curves.excursions().items():
         label, color = labels[name]
         _line(growth, curve, f"{label}: slope {_signed(curve.order)}", color)
     growth.set(xscale="log", yscale="log", ylim=(5e-3, 2e3))
-    _label(growth, "step t", "RMS distance from the minimum, r_sε", "excursion, d = 4")
+    _label(growth, "step t", f"RMS distance from the minimum, {STEP}", "excursion, d = 4")
     _legend(growth, loc="upper left")
     found = curves.amplitudes()
-    _line(amplitude, found["closed form"], "1/(2m_d)", GREY)
+    _line(amplitude, found["closed form"], r"closed form $1/(2m_d)$", GREY)
     _line(amplitude, found["simulated"], "simulated", GREEN, linestyle="none", **MARK)
-    _label(amplitude, "dimension d of a particle", "mean distance, r_sε", "stationary amplitude")
-    amplitude.set(ylim=(0, 0.9))
+    title = "stationary amplitude, flat radius"
+    _label(amplitude, "dimension d of a particle", f"mean distance, {STEP}", title)
+    amplitude.set(ylim=(0, 0.9), xticks=found["closed form"].x)
     _legend(amplitude, loc="lower right")
     _save(figure, path)
 
@@ -184,19 +200,19 @@ def draw_ghost(path: Path) -> None:
     figure, (steps, means) = _panels(2)
     found = curves.ghost_steps()
     for (name, curve), color in zip(found.items(), (BLUE, RED, GREEN, GREY), strict=True):
-        end = f"{name}: {_signed(curve.y[-1])}" if color != GREY else f"{name}: 0"
-        _line(steps, curve, end, color, linestyle="--" if color == GREY else "-")
-    steps.set(xscale="log", ylim=(-0.03, 1.35))
+        style = "--" if color == GREY else "-"
+        _line(steps, curve, f"{name}: {curve.y[-1]:.2g}", color, linestyle=style)
+    steps.set(xscale="log", ylim=(-0.03, 1.3))
     _label(steps, "penalty λ, units of cost (ε = 0.1)", "step of a constant row, step radii")
     _legend(steps, loc="upper left", title="step at the largest λ", title_fontsize=9)
     averaged = curves.ghost_means()
     uniform, biased = averaged["uniform"], averaged["biased"]
-    _line(means, biased, "density 1 + ⅔ cos ϑ", RED, **MARK)
-    _line(means, uniform, f"uniform: slope {_signed(uniform.order)}", BLUE, **MARK)
-    _line(means, Curve(uniform.x, uniform.x**-0.5), "1/√n", GREY, linestyle="--")
+    _line(means, biased, "rotations of density 1 + ⅔ cos ϑ", RED, **MARK)
     means.axhline(1 / 3, color=GREY, linestyle=":", label="first moment, ⅓")
-    means.set(xscale="log", yscale="log")
-    _label(means, "rotations n", "mean of the steps, step lengths")
+    _line(means, uniform, f"uniform rotations: slope {_signed(uniform.order)}", BLUE, **MARK)
+    _line(means, Curve(uniform.x, uniform.x**-0.5), "1/√n", GREY, linestyle="--")
+    means.set(xscale="log", yscale="log", ylim=(1e-3, 0.8))
+    _label(means, "number n of rotations", "norm of the mean step, step lengths")
     _legend(means, loc="lower left")
     _save(figure, path)
 
@@ -205,17 +221,28 @@ def draw_flat_pairs(path: Path) -> None:
     """The share of flat antithetic pairs over the probe radius."""
     found, laws = curves.flat_pairs()
     figure, (panel,) = _panels(1)
-    names = {"anywhere": ("weights anywhere in their bins", BLUE)}
-    names["bin centres"] = ("weights at bin centres", RED)
-    for name, (label, color) in names.items():
-        _line(panel, laws[name], f"law, {label}", color)
-        _line(panel, found[name], f"measured, {label}", color, linestyle="none", **MARK)
-    where = 1 / (2 * math.sqrt(2 / math.pi) * curves.COORDINATES)
-    panel.axvline(where, color=GREY, linestyle=":", label="Δ_q/(1.6 d)")
+    for name, label, color in (
+        ("anywhere", "anywhere in a bin", BLUE),
+        ("bin centres", "at bin centres", RED),
+    ):
+        panel.plot(laws[name].x, laws[name].y, color=color, linewidth=1.5)
+        _line(panel, found[name], label, color, linestyle="none", **MARK)
+    where = 1 / (2 * math.sqrt(2 / math.pi) * COORDINATES)
+    panel.axvline(where, color=GREY, linestyle=":", label=r"$\Delta_q/(1.6\,d)$")
     panel.set(xscale="log", ylim=(-0.03, 1.03))
-    _label(panel, "probe radius μ, bins Δ_q (d = 1,538)", "share of flat pairs")
-    _legend(panel)
+    _label(panel, "probe radius μ, bins $\\Delta_q$ (d = 1,538)", "share of flat pairs")
+    _legend(panel, loc="center", title="weights (dots) and law (lines)", title_fontsize=9)
     _save(figure, path)
 
 
-FIGURES = {}
+FIGURES = {
+    "blow-up": Figure("A", draw_blow_up),
+    "kernels": Figure("C", draw_kernels),
+    "remainders": Figure("D", draw_remainders),
+    "occupancy": Figure("E", draw_occupancy),
+    "drift": Figure("G", draw_drift),
+    "excursion": Figure("G", draw_excursion),
+    "violation": Figure("H", draw_violation),
+    "ghost": Figure("H", draw_ghost),
+    "flat-pairs": Figure("I", draw_flat_pairs),
+}

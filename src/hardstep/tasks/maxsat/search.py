@@ -16,7 +16,8 @@ from hardstep.optim import PolyStep, Settings
 from hardstep.tasks.maxsat.formula import Formula
 from hardstep.tasks.maxsat.objective import NAME, MaxSat, Standing
 
-TRIAL_STEPS = 3  # that tell how many fit into the time
+# Steps that tell how many fit into the time, and the share of it that they may take.
+MIN_TRIALS, MAX_TRIALS, TRIAL_SHARE = 3, 20, 0.02
 INTERRUPTED = "interrupted"
 
 
@@ -69,13 +70,21 @@ class Search:
         self.objective = MaxSat(formula)
 
     def steps_within(self, seconds: float) -> int:
-        """How many steps fit into a time on this machine, by trying a few."""
-        optimizer = self._optimizer(TRIAL_STEPS + 1)
+        """How many steps fit into a time on this machine, by trying a few.
+
+        The quicker ones count: what disturbs a few steps will not disturb all of them, and a run
+        that ends before its schedule loses less than one whose schedule is too short.
+        """
+        optimizer = self._optimizer(MAX_TRIALS + 1)
         optimizer.step(objective=self.objective)  # compiles, and lists shared clauses
-        began = time.perf_counter()
-        for _ in range(TRIAL_STEPS):
+        taken: list[float] = []
+        while len(taken) < MIN_TRIALS or (
+            len(taken) < MAX_TRIALS and sum(taken) < TRIAL_SHARE * seconds
+        ):
+            began = time.perf_counter()
             optimizer.step(objective=self.objective)
-        each = (time.perf_counter() - began) / TRIAL_STEPS
+            taken.append(time.perf_counter() - began)
+        each = sorted(taken)[len(taken) // 4]
         return max(1, math.floor(seconds / each))
 
     def run(
