@@ -55,6 +55,7 @@ def _record(spec: Spec) -> None:
     print(json.dumps(spec), flush=True)
     threads = str(spec.get("threads", os.cpu_count()))
     limits = {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
+    limits["OMP_WAIT_POLICY"] = "passive"  # as in the command
     done = subprocess.run(
         [sys.executable, "-m", "bench_maxsat.runs", json.dumps(spec)],
         stdout=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """The `hardstep` command. Commands parse here and load torch only when they run."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -140,6 +141,9 @@ def theory(
 
 def main() -> None:
     """Entry point: errors of ours are one sentence and exit code 2."""
+    # Before torch and numba load: threads that spin while they wait make a step many times slower
+    # as soon as another process wants a core, and gain nothing worth that where none does.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         app()
     except HardstepError as error:

@@ -197,10 +197,9 @@ def amplitudes() -> Curves:
 
 def violation() -> Curve:
     """KL of the plan's column sums from their target over the penalty λ (H5)."""
-    costs = _instance(Run())
 
     def divergence(penalty: float) -> float:
-        share = _weights(costs, penalty).sum(axis=0)
+        share = _weights(_instance(Run()), penalty).sum(axis=0)
         return float((share * np.log(len(share) * share)).sum())
 
     return _curve(np.geomspace(1e-2, 1e2, 10), divergence)
