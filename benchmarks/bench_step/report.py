@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_step.records import Record, latest
-from bench_step.rows import ROWS
+from bench_step.rows import BY_NAME, ROWS
 from bench_step.runs import DISTURBED
 
 BEGIN, END = "<!-- bench-step:begin -->", "<!-- bench-step:end -->"
@@ -115,13 +115,18 @@ def _cells(record: Record) -> list[str]:
         _seconds(ours["median"]["wall"]),
         f"**{_times(ratio['wall'])}**" if ratio else "–",
         _times(ratio["cpu"]) if ratio else "–",
-        _times(record["must"]),
-        _times(record["aim"]),
+        _goal(record, "must"),
+        _goal(record, "aim"),
         f"{_seconds(record['batched']['wall'])} ({_times(record['batched']['ratio']['wall'])})",
         f"{ours['outside_evaluation']:.0%}",
         f"{record['limit']['reached']:.0%}",
         " / ".join(first),
     ]
+
+
+def _goal(record: Record, name: str) -> str:
+    goal = getattr(BY_NAME[record["row"]], name)
+    return _times(goal) if goal else "–"
 
 
 def _first(step: Record | None) -> str:
@@ -205,7 +210,7 @@ def draw(compared: list[Record], path: Path) -> None:
     axes.set_yticks(range(len(compared)), [record["title"] for record in compared])
     axes.invert_yaxis()
     axes.set_xscale("log")
-    highest = max(max(r["ratio"]["wall"], r["aim"]) for r in compared)
+    highest = max(max(r["ratio"]["wall"], BY_NAME[r["row"]].aim) for r in compared)
     lowest = min(1.0, *(r["ratio"]["wall"] for r in compared))
     axes.set_xlim(0.8 * lowest, 2.5 * highest)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
@@ -224,16 +229,18 @@ def draw(compared: list[Record], path: Path) -> None:
 
 
 def _bar(axes: Any, place: int, record: Record) -> None:
-    ratio = record["ratio"]["wall"]
-    reached = ratio >= record["must"]
+    ratio, row = record["ratio"]["wall"], BY_NAME[record["row"]]
+    reached = ratio >= row.must
     color = OURS if reached else SHORT
     label = "reaches must" if reached else "misses must"
     axes.barh(place, ratio - 1, left=1, height=0.55, color=color, label=_once(axes, label))
     for name, style in (("must", "-"), ("aim", ":")):
-        goal, span = record[name], [place - 0.4, place + 0.4]
+        goal, span = getattr(row, name), [place - 0.4, place + 0.4]
+        if not goal:
+            continue
         mark = {"color": GOAL, "linestyle": style, "linewidth": 2, "label": _once(axes, name)}
         axes.plot([goal, goal], span, **mark)
-    at = max(ratio, record["aim"]) * 1.12
+    at = max(ratio, row.aim) * 1.12
     axes.text(at, place, _times(ratio), va="center", fontweight="bold", color=color)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep.evaluation import call_model, isolated
-from hardstep.optim import PolyStep
+from hardstep.optim.trainable import Trainable
 from hardstep.training.stream import split_batch
 
 
@@ -53,7 +53,7 @@ class Run:
     """A run in progress; callbacks may read all of it and call `stop` and `say`."""
 
     model: nn.Module
-    optimizer: PolyStep
+    optimizer: Trainable
     metric: Metric | None
     total_steps: int  # 0 if not known beforehand
     epoch: int = 0
