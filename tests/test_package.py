@@ -25,7 +25,7 @@ LAYERS = [
     {"training"},
     {"nn", "data"},
     {"tasks"},
-    {"theory"},
+    {"theory", "bench"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,91 @@
+import json
+import multiprocessing
+
+import pytest
+
+from hardstep.bench import SCHEMA, append, load
+from hardstep.errors import DataError
+
+
+def run(seed=0, **changes):
+    curve = {"value": [0.1, 0.5], "steps": [1, 2], "evaluations": [10, 20],
+             "seconds": [0.5, 1.0], "cpu_seconds": [0.9, 1.8]}  # fmt: skip
+    record = {"task": "snn", "data": "digits", "method": "polystep", "seed": seed,
+              "curve": curve, "test_reads": 1}  # fmt: skip
+    return record | changes
+
+
+def test_what_is_appended_is_loaded(tmp_path):
+    path = tmp_path / "new" / "runs.jsonl"
+    for seed in range(3):
+        append(path, run(seed))
+    loaded = load(path)
+    assert [r["seed"] for r in loaded.records] == [0, 1, 2]
+    assert all(r["schema"] == SCHEMA for r in loaded.records)
+    assert loaded.skipped == []
+    assert load(tmp_path / "none.jsonl") == ([], [])
+
+
+def many(path, first):
+    for seed in range(first, first + 50):
+        append(path, run(seed, note="x" * 5000))
+
+
+def test_two_processes_may_write_one_file(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=many, args=(path, first)) for first in (0, 1000)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    loaded = load(path)
+    assert loaded.skipped == []
+    assert {r["seed"] for r in loaded.records} == {*range(50), *range(1000, 1050)}
+
+
+def test_a_line_cut_off_costs_itself_only(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append(path, run(0))
+    with path.open("a") as stream:
+        stream.write(json.dumps(run(1))[:40])
+    before = path.read_bytes()
+    append(path, run(2))
+    assert path.read_bytes().startswith(before)
+    loaded = load(path)
+    assert [r["seed"] for r in loaded.records] == [0, 2]
+    (sentence,) = loaded.skipped
+    assert "line 2" in sentence
+    assert "cut off" in sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"schema": 99}, "schema 99, this version reads 1"),
+        ({"test_reads": 2}, "read 2 times"),
+        ({"curve": {"value": [1]}}, "disagree"),
+        ({"curve": run()["curve"] | {"steps": [2, 1]}}, "steps of its curve run backwards"),
+        ({"curve": []}, "no values"),
+    ],
+)
+def test_what_is_not_a_record_is_named_by_line_and_skipped(tmp_path, changes, reason):
+    path = tmp_path / "runs.jsonl"
+    append(path, run(0))
+    with path.open("a") as stream:
+        stream.write(json.dumps({"schema": SCHEMA, **run(1), **changes}) + "\n")
+    before = path.read_bytes()
+    loaded = load(path)
+    assert len(loaded.records) == 1
+    assert reason in loaded.skipped[0]
+    assert "line 2" in loaded.skipped[0]
+    assert path.read_bytes() == before
+
+
+def test_a_run_without_a_field_is_not_recorded(tmp_path):
+    record = run()
+    del record["seed"]
+    with pytest.raises(DataError, match="seed is missing"):
+        append(tmp_path / "runs.jsonl", record)
+    assert not (tmp_path / "runs.jsonl").exists()
