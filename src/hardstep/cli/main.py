@@ -71,6 +71,59 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Of polystep, openai-es, cma-es, eggroll, mezo, spsa, random, adam; the first is "
+            "compared with the others."
+        ),
+    ] = "polystep,openai-es,cma-es",
+    match: Annotated[str, typer.Option(help="What is equal: steps, evals or time.")] = "evals",
+    budget: Annotated[float | None, typer.Option(help="How many, or seconds.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per method.")] = 3,
+    option: Annotated[
+        list[str] | None, typer.Option(help="METHOD.NAME=VALUE, as in openai-es.sigma=0.05.")
+    ] = None,
+    records: Annotated[Path | None, typer.Option(help="Append every run to this file.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the curves on three axes.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
+) -> None:
+    """Compare methods on a task at equal steps, evaluations or time."""
+    from hardstep.cli.compare import CompareOptions, run_compare
+
+    raise typer.Exit(
+        run_compare(
+            CompareOptions(
+                task, data, methods, match, budget, seeds, records, picture, json, option or []
+            )
+        )
+    )
+
+
+@app.command()
+def tune(
+    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    method: Annotated[str, typer.Option(help="As in compare.")] = "polystep",
+    data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
+    match: Annotated[str, typer.Option(help="What the budget is: steps, evals or time.")] = "evals",
+    budget: Annotated[float | None, typer.Option(help="Of every configuration.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Averaged over.")] = 1,
+    first_seed: Annotated[int, typer.Option(help="Not one that is reported later.")] = 100,
+    records: Annotated[Path | None, typer.Option(help="Append every run to this file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the best as JSON.")] = False,
+) -> None:
+    """Sweep a method's settings on validation: nine configurations, then nine around the best."""
+    from hardstep.cli.tune import TuneOptions, run_tune
+
+    raise typer.Exit(
+        run_tune(TuneOptions(task, method, data, match, budget, seeds, first_seed, records, json))
+    )
+
+
+@app.command()
 def maxsat(
     file: Annotated[
         Path | None, typer.Argument(help="DIMACS CNF or WCNF, plain or compressed (gz, xz).")
@@ -137,6 +190,35 @@ def theory(
     from hardstep.cli.theory import TheoryOptions, run_theory
 
     raise typer.Exit(run_theory(TheoryOptions(full, only, trained, seed, json, html)))
+
+
+bench = typer.Typer(help="Suites of comparisons, recorded run by run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("run")
+def bench_run(
+    suite: Annotated[Path, typer.Argument(help="A TOML file; see docs/comparing.md.")],
+    records: Annotated[
+        Path | None, typer.Option(help="Where runs are kept; beside the suite by default.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Runs at once, one core each.")] = 1,
+) -> None:
+    """Run what a suite asks for and is not recorded yet."""
+    from hardstep.cli.bench import run_suite
+
+    raise typer.Exit(run_suite(suite, records or suite.with_suffix(".jsonl"), processes))
+
+
+@bench.command("table")
+def bench_table(
+    records: Annotated[Path, typer.Argument(help="A file that `bench run` or `compare` wrote.")],
+    reference: Annotated[str, typer.Option(help="Compared with every other one.")] = "polystep",
+) -> None:
+    """Print tables, and wins, ties and losses per axis."""
+    from hardstep.cli.bench import run_table
+
+    raise typer.Exit(run_table(records, reference))
 
 
 def main() -> None:

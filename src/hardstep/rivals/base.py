@@ -1,7 +1,7 @@
 """The interface of a population method, and a loop that counts what it spends."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -20,6 +20,23 @@ class Population(Protocol):
 
     def tell(self, losses: Tensor) -> None:
         """Take in the losses (N,) of the vectors asked about."""
+        ...
+
+
+class Resumable(Population, Protocol):
+    """A population method whose run can be saved, between `tell` and `ask`, and taken up again."""
+
+    @property
+    def population(self) -> int:
+        """Vectors per generation."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on bit for bit, in tensors, numbers and strings."""
+        ...
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a saved state of a method built alike."""
         ...
 
 

@@ -5,6 +5,10 @@
 Ranks are spread evenly over [−1/2, 1/2], so only the order of the losses counts.
 """
 
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -67,6 +71,20 @@ class OpenAiEs:
         with torch.no_grad():
             self._centre.mul_(1 - self.decay)
         self._generation += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """The centre, Adam's moments and the number of generations."""
+        return {
+            "centre": self.centre.clone(),
+            "adam": deepcopy(self._adam.state_dict()),
+            "generation": self._generation,
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._centre.data.copy_(saved["centre"])
+        self._adam.load_state_dict(deepcopy(saved["adam"]))
+        self._generation = int(saved["generation"])
 
 
 def centred_ranks(losses: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ class Task:
         batch_size: Examples per step.
         loss_fn: Of (output, target).
         metric: What is reported and selected on.
+        twin: A new smooth twin of the model, for methods that need gradients.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Task:
     batch_size: int = 128
     loss_fn: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
     metric: Metric = ACCURACY
+    twin: Callable[[], nn.Module] | None = None
 
     def score(self, model: nn.Module, split: Split) -> float:
         """The metric on a split."""

@@ -26,7 +26,7 @@ class Images:
 class _Architecture:
     """A model of (pixels, hidden, classes), and its title as a format of these and `contents`."""
 
-    build: Callable[[int, int, int], nn.Module]
+    build: Callable[..., nn.Module]
     title: str
 
 
@@ -71,4 +71,5 @@ def image_task(
         settings=settings,
         steps=steps,
         batch_size=batch_size,
+        twin=partial(architecture.build, images.pixels, hidden, images.classes, smooth=True),
     )

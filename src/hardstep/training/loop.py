@@ -15,8 +15,7 @@ from torch.nn import functional
 from hardstep import presets
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
-from hardstep.optim import PolyStep, StepReport
-from hardstep.optim.trainable import Trainable
+from hardstep.optim import PolyStep, StepReport, trainable
 from hardstep.training import checkpoints
 from hardstep.training.callbacks import Callback
 from hardstep.training.checkpoints import Checkpoint
@@ -60,7 +59,7 @@ def fit(
     valid: Iterable[Any] | Validation | None = None,
     *,
     loss_fn: LossFunction = functional.cross_entropy,
-    optimizer: Trainable | None = None,
+    optimizer: trainable.Trainable | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     seconds: float | None = None,
@@ -75,8 +74,7 @@ def fit(
         train: Batches (inputs, target); a DataLoader, `hardstep.data.Batches`, a list.
         valid: Batches to select on, or a `Validation` with a metric and an interval.
         loss_fn: Of (output, target); a mean over the batch.
-        optimizer: PolyStep or a rival, for this model; PolyStep with `presets.general` and
-            seed 0 if left out.
+        optimizer: For this model; PolyStep with `presets.general` and seed 0 if left out.
         epochs: Passes over `train`.
         steps: Optimizer steps.
         seconds: Wall-clock time, earlier sessions of a resumed run included.
@@ -93,7 +91,7 @@ def fit(
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
     target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
     total = _total_steps(train, epochs, steps)
-    opt: Trainable = optimizer or PolyStep(model, presets.general(total) if total else None)
+    opt = optimizer or PolyStep(model, presets.general(total) if total else None)
     if opt.model is not model:
         raise ConfigError("fit: the optimizer was built for another model")
     run = Run(model, opt, validation.metric if validation else None, total)

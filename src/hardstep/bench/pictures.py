@@ -1,0 +1,44 @@
+"""Learning curves on the three axes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from hardstep.bench.records import Record
+
+AXES = (("steps", "steps"), ("evaluations", "evaluations"), ("seconds", "wall-clock seconds"))
+COLORS = ("#2a6f97", "#c1666b", "#6a994e", "#e09f3e", "#7b5ea7", "#4d908e", "#555555", "#b56576")
+
+
+def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
+    """Validation score over steps, evaluations and time; one thin line per seed."""
+    figure, panels = pyplot.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
+    methods = list(dict.fromkeys(record["method"] for record in records))
+    for panel, (axis, label) in zip(panels, AXES, strict=True):
+        for method, color in zip(methods, COLORS * (1 + len(methods) // len(COLORS)), strict=False):
+            _lines(panel, [r for r in records if r["method"] == method], axis, method, color)
+        panel.set_xlabel(label)
+        panel.set_xscale("log")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(color="0.92")
+    panels[0].set_ylabel("best validation score so far, %")
+    figure.suptitle(title, x=0.01, ha="left")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(path, dpi=140)
+    pyplot.close(figure)
+
+
+def _lines(panel: Any, found: Sequence[Record], axis: str, method: str, color: str) -> None:
+    score = fmean(record["test"] for record in found)
+    for number, record in enumerate(found):
+        curve = record["curve"]
+        best = [100 * max(curve["value"][: i + 1]) for i in range(len(curve["value"]))]
+        label = f"{method} (test {100 * score:.1f} %)" if number == 0 else None
+        panel.plot(curve[axis], best, color=color, linewidth=1.2, alpha=0.8, label=label)

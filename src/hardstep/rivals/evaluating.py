@@ -1,0 +1,88 @@
+"""Losses of parameter sets in which everything moves, by the evaluators PolyStep uses.
+
+PolyStep's candidates move the coordinates of one particle. A rival's move all of them, so to an
+evaluator they are candidates of one particle as large as the subspace. Tiles, memory, isolation,
+common random numbers and the fallback to one at a time are then those of `hardstep.evaluation`.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hardstep.errors import ObjectiveError
+from hardstep.evaluation import Candidates, Objective
+from hardstep.geometry import ParticleMap
+from hardstep.subspaces import Block, BoundSubspace
+
+
+class Together(BoundSubspace):
+    """A subspace seen as one block: a candidate moves all of its coordinates."""
+
+    def __init__(self, inner: BoundSubspace) -> None:
+        names = tuple(spec.name for spec in inner.layout)
+        super().__init__(inner.layout, (Block(names, (inner.dim,)),))
+        self.inner = inner
+
+    @property
+    def orthonormal(self) -> bool:
+        """As inside."""
+        return self.inner.orthonormal
+
+    @property
+    def memory(self) -> int:
+        """As inside."""
+        return self.inner.memory
+
+    def displaced(
+        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """All tensors after moves (n, dim), one at a time: the same bits at any tile size."""
+        del block, index
+        stacks = {
+            spec.name: base[spec.name].detach().new_empty(len(offsets), *spec.shape)
+            for spec in self.layout
+        }
+        for number, offset in enumerate(offsets):
+            changes = self.inner.expand(offset)
+            for name, stack in stacks.items():
+                torch.add(base[name].detach(), changes[name], out=stack[number])
+        return stacks
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """As inside."""
+        return self.inner.expand(coordinates)
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """As inside."""
+        return self.inner.project(tensors)
+
+
+class Moves:
+    """Parameter sets at a distance from the current ones, as candidates."""
+
+    def __init__(self, subspace: BoundSubspace) -> None:
+        self._subspace = Together(subspace)
+        self._particles = ParticleMap((subspace.dim,), subspace.dim)
+
+    def candidates(self, tensors: Mapping[str, Tensor], offsets: Tensor, seed: int) -> Candidates:
+        """One parameter set per row.
+
+        Args:
+            tensors: Current values.
+            offsets: How far each set is from them, (N, dim).
+            seed: Of the random numbers that all their forward passes share.
+        """
+        rows = torch.zeros(1, dtype=torch.long)
+        stacked = offsets[None, :, None, :]
+        return Candidates(tensors, self._subspace, self._particles, rows, stacked, seed)
+
+
+def losses_of(candidates: Candidates, goal: Objective) -> Tensor:
+    """Their losses (N,) in double precision on the CPU; N evaluations."""
+    found = goal.losses(candidates)
+    if found.shape != (len(candidates),):
+        raise ObjectiveError(
+            f"objective must return {len(candidates)} losses, got {tuple(found.shape)}"
+        )
+    return found.detach().double().cpu()

@@ -1,0 +1,114 @@
+import json
+
+import pytest
+
+from hardstep import tasks
+from hardstep.bench import append, load
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS
+from hardstep.bench.protocol import Budget, run_method
+from hardstep.bench.summary import summarize, text
+from hardstep.cli.compare import CompareOptions, parse_options, run_compare
+from hardstep.errors import ConfigError
+
+TASK = tasks.find("mlp", "digits")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_under_the_protocol_and_is_recorded(method, tmp_path):
+    record = run_method(TASK, "digits", method, 1, Budget("steps", 3), {})
+    assert (record["steps"], record["test_reads"]) == (3, 1)
+    assert record["evaluations"] == record["curve"]["evaluations"][-1] > 0
+    assert 0 <= record["test"] <= 1
+    append(tmp_path / "runs.jsonl", record)
+    assert load(tmp_path / "runs.jsonl").records[0]["method"] == method
+    assert method in KNOWN_OPTIONS
+
+
+def test_evaluations_are_not_exceeded_and_are_used_up():
+    for method in ("polystep", "openai-es", "mezo"):
+        record = run_method(TASK, "digits", method, 0, Budget("evals", 10_000), {})
+        each = record["evaluations"] / record["steps"]
+        assert 10_000 - each < record["evaluations"] <= 10_000
+
+
+def test_time_is_kept():
+    record = run_method(TASK, "digits", "mezo", 0, Budget("time", 0.4), {})
+    assert record["stopped"] == "finished"
+    assert record["seconds"] >= 0.4
+    assert record["steps"] > 1
+
+
+def test_a_seed_fixes_a_run():
+    first, again, other = (
+        run_method(TASK, "digits", "openai-es", seed, Budget("steps", 4), {}) for seed in (1, 1, 2)
+    )
+    assert first["curve"]["value"] == again["curve"]["value"]
+    assert first["curve"]["value"] != other["curve"]["value"]
+
+
+def test_options_reach_the_method():
+    slow = run_method(TASK, "digits", "polystep", 0, Budget("steps", 8), {"step_radius": 1e-6})
+    fast = run_method(TASK, "digits", "polystep", 0, Budget("steps", 8), {})
+    assert fast["valid"] > slow["valid"] + 0.2
+
+
+def record(method, seed, test):
+    return {"method": method, "seed": seed, "test": test, "valid": test, "steps": 1,
+            "evaluations": 10, "seconds": 1.0}  # fmt: skip
+
+
+def test_the_table_names_its_axis_and_counts_comparisons():
+    runs = [record("a", s, 0.9 + s / 100) for s in range(3)]
+    runs += [record("b", s, 0.8) for s in range(3)] + [record("c", s, 0.95) for s in range(3)]
+    summary = summarize(runs, "a")
+    assert [line.method for line in summary.lines] == ["c", "a", "b"]
+    assert summary.against["b"].verdict == "win"
+    assert summary.against["c"].verdict == "loss"
+    shown = text(summary, "evaluations")
+    assert shown.startswith("at equal evaluations")
+    assert "2 comparisons" in shown
+    assert "floor 0.25" in shown
+
+
+def test_the_command_compares_prints_records_and_draws(tmp_path, capsys):
+    options = CompareOptions(
+        "mlp", methods="polystep,random", match="steps", budget=3, seeds=2,
+        records=tmp_path / "runs.jsonl", picture=tmp_path / "curves.png",
+    )  # fmt: skip
+    assert run_compare(options) == 0
+    out = capsys.readouterr().out
+    assert "at equal steps" in out
+    assert "polystep against random" in out
+    assert len(load(tmp_path / "runs.jsonl").records) == 4
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_json_is_all_there_is_on_stdout(capsys):
+    run_compare(
+        CompareOptions("mlp", methods="random", match="steps", budget=2, seeds=1, json=True)
+    )
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["method"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": "polystep,openai"}, "did you mean 'openai-es'"),
+        ({"match": "step"}, "did you mean 'steps'"),
+        ({"options": ["polystep.radius=1"]}, "no option of polystep is called 'radius'"),
+        ({"options": ["polystep=1"]}, "METHOD.NAME=VALUE"),
+        ({"options": ["polystep.step_radius=x"]}, "takes a number, got 'x'"),
+        ({"budget": -1.0}, "got -1.0"),
+    ],
+)
+def test_bad_arguments_are_refused_with_the_nearest_name(changes, message):
+    arguments = {"task": "mlp", "methods": "polystep", "match": "steps", "budget": 2.0} | changes
+    with pytest.raises(ConfigError, match=message):
+        run_compare(CompareOptions(**arguments))
+
+
+def test_whole_numbers_stay_whole():
+    assert parse_options(["random.population=5", "random.sigma=0.5"], ["random"]) == {
+        "random": {"population": 5, "sigma": 0.5}
+    }
