@@ -43,10 +43,7 @@ def _grouped(records: list[Spec], suite: str, *names: str) -> dict[tuple, list[S
     newest = {}
     for record in records:
         if record["suite"] == suite:
-            who = tuple(
-                record.get(n) for n in ("method", "variables", "instance", "file", "threads")
-            )
-            newest[who] = record
+            newest[tuple(record.get(name) for name in WHO)] = record
     groups = defaultdict(list)
     for record in newest.values():
         groups[tuple(record.get(name) for name in names)].append(record)
