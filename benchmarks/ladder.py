@@ -16,13 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hardstep import Simplex, presets, tasks
-from hardstep import nn as hard
+from hardstep.bench.protocol import Budget, train
 from hardstep.cli import results
-from hardstep.data import Batches
 from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Orthoplex
-from hardstep.optim import PolyStep, Settings
+from hardstep.optim import Settings
 from hardstep.schedules import PowerDecay, TimesTemperature
-from hardstep.training import Validation, fit
 
 RECORDS = Path(__file__).parent / "results" / "ladder.jsonl"
 SEEDS = {"digits": (0, 1, 2), "mnist": (42,)}
@@ -58,30 +56,18 @@ def run(data: str, seed: int, name: str) -> dict:
     """One run."""
     task = tasks.find("snn", data)
     task = replace(task, steps=STEPS[data], settings=lambda steps: rungs(steps)[name])
-    dataset, model = task.data(seed), hard.build(task.model, seed)
-    optimizer = PolyStep(model, task.settings(task.steps), seed=seed)
-    outcome = fit(
-        model,
-        Batches(dataset.train, task.batch_size, seed),
-        Validation(
-            Batches(dataset.valid, task.batch_size, seed, shuffle=False),
-            task.metric,
-            every=task.validation_interval(task.steps, dataset.valid),
-        ),
-        loss_fn=task.loss_fn,
-        optimizer=optimizer,
-        steps=task.steps,
-    )
+    done = train(task, data, "polystep", seed, Budget("steps", task.steps), {})
+    optimizer, record = done.optimizer, done.record
     seen = optimizer.coverage().statistics
     return {
         "data": data,
         "seed": seed,
         "configuration": name,
-        "test_accuracy": task.score(model, dataset.open_test()),
-        "valid_accuracy": outcome.best.value if outcome.best else None,
-        "steps": outcome.steps,
-        "evaluations": outcome.evaluations,
-        "seconds": outcome.seconds,
+        "test_accuracy": task.score(done.model, done.dataset.open_test()),
+        "valid_accuracy": record["valid"],
+        "steps": record["steps"],
+        "evaluations": record["evaluations"],
+        "seconds": record["seconds"],
         "conditions": {c.number: c.status for c in optimizer.coverage().conditions},
         "saturation": seen.saturation,
         "spread": seen.spread,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bench_maxsat.plan import Spec
-from bench_maxsat.variants import VARIANTS, Reweighting
+from bench_maxsat.variants import REWEIGHTED, VARIANTS, Reweighting
 from hardstep import Cosine, Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
 from hardstep.rivals import CmaEs, OpenAiEs, minimize
 from hardstep.solvers import Sinkhorn
@@ -126,7 +126,8 @@ def rc2(formula: Formula, spec: Spec) -> Result:
 
 def variant(formula: Formula, spec: Spec) -> Result:
     """The shipped preset with one thing changed."""
-    return _searched(formula, spec, None, VARIANTS[spec["variant"]])
+    name = spec["variant"]
+    return _searched(formula, spec, None, (VARIANTS | REWEIGHTED)[name], name in REWEIGHTED)
 
 
 METHODS = {
@@ -144,13 +145,14 @@ METHODS = {
 }
 
 
-def _searched(formula: Formula, spec: Spec, seconds: float | None, preset: Any) -> Result:
+def _searched(
+    formula: Formula, spec: Spec, seconds: float | None, preset: Any, reweighted: bool = False
+) -> Result:
     search = Search(formula, SEED, preset)
     fitting = search.steps_within(seconds or 1.0)  # compiles, which no run should be charged for
     steps = spec.get("steps") or fitting
     curve: list[tuple[float, int, int]] = []
-    clause_weights = "clause weights" in spec.get("variant", "")
-    reweight = Reweighting(search, formula) if clause_weights else None
+    reweight = Reweighting(search, formula) if reweighted else None
 
     def watch(progress: Any, better: Any) -> None:
         point = (round(progress.seconds, 3), progress.evaluations, progress.best.weight)

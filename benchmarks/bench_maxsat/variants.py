@@ -57,6 +57,8 @@ VARIANTS: dict[str, Preset] = {
     "particles of 4": _with(polytope=Simplex(4)),
     "particles of 8": _with(polytope=Simplex(8)),
     "column penalty λ = 1": _with(solver=Penalized(1.0, max_iterations=50)),
+}
+REWEIGHTED = {  # with clause weights besides
     "clause weights, weight decay 0.1, flat": _flat(0.1),
     "clause weights": presets.signs,
 }

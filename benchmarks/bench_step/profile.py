@@ -6,6 +6,7 @@ The parts are functions of the package, timed from outside; what none of them co
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pkgutil import resolve_name
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -44,11 +45,7 @@ def timed_parts() -> Iterator[dict[str, float]]:
 
 
 def _timing(target: str, part: str, spent: dict[str, float]) -> Callable[..., Any]:
-    from pkgutil import resolve_name
-
-    module, _, name = target.partition(".Kernel.")
-    home = resolve_name(f"{module}:Kernel") if name else None
-    function = getattr(home, name) if home is not None else resolve_name(target)
+    function = resolve_name(target)
 
     def measured(*args: Any, **kwargs: Any) -> Any:
         began = perf_counter()

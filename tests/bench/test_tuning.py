@@ -28,7 +28,7 @@ def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(meth
 def fake(score):
     def train(task, data, method, seed, budget, options):
         record = {"valid": score(options), "seed": seed, "budget": budget}
-        return Trained(record, None, None)
+        return Trained(record, None, None, None)
 
     return train
 

@@ -20,6 +20,7 @@ from hardstep.bench.records import Record
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import StepReport
+from hardstep.optim.trainable import Trainable
 from hardstep.tasks import Task
 from hardstep.training import Callback, Run, Score, Validation, fit
 
@@ -73,14 +74,16 @@ class Trained(NamedTuple):
     record: Record
     model: nn.Module  # with the weights that validation selected
     dataset: DataSet
+    optimizer: Trainable
 
 
 def run_method(
     task: Task, data: str, method: str, seed: int, budget: Budget, options: Mapping[str, Any]
 ) -> Record:
     """Train, select on validation, read the test set once; returns a record."""
-    record, model, dataset = train(task, data, method, seed, budget, options)
-    return record | {"test": task.score(model, dataset.open_test()), "test_reads": 1}
+    done = train(task, data, method, seed, budget, options)
+    score = task.score(done.model, done.dataset.open_test())
+    return done.record | {"test": score, "test_reads": 1}
 
 
 def train(
@@ -123,7 +126,7 @@ def train(
         "curve": log.curve,
         "stopped": outcome.stopped,
     }
-    return Trained(record, model, dataset)
+    return Trained(record, model, dataset, optimizer)
 
 
 def planned_steps(

@@ -42,10 +42,8 @@ def run_compare(options: CompareOptions) -> int:
     methods = [name.strip() for name in options.methods.split(",")]
     for name in methods:
         check(name, METHODS, "method")
-    check(options.match, NAMES, "axis")
     task = tasks.find(options.task, options.data)
-    amount = options.budget or AMOUNTS.get(options.match, task.steps)
-    budget = Budget(options.match, amount)  # type: ignore[arg-type]  # checked above
+    budget = budget_of(task, options.match, options.budget)
     chosen = parse_options(options.options, methods)
     found: list[Record] = []
     console = Console(stderr=True)
@@ -63,11 +61,18 @@ def run_compare(options: CompareOptions) -> int:
     if options.json:
         print(json.dumps(found))
     else:
-        print(f"{task.title}, {options.data}, budget {amount:,.0f} {NAMES[options.match]}")
+        print(f"{task.title}, {options.data}, budget {budget.amount:,.0f} {NAMES[options.match]}")
         print(text(summary, NAMES[options.match]))
     if options.picture is not None:
         _draw(options.picture, task.title, found)
     return 0
+
+
+def budget_of(task: tasks.Task, axis: str, amount: float | None) -> Budget:
+    """What was asked for; without an amount the task's steps, or what is usual on the axis."""
+    check(axis, NAMES, "axis")
+    amount = AMOUNTS.get(axis, task.steps) if amount is None else amount
+    return Budget(axis, amount)  # type: ignore[arg-type]  # checked above
 
 
 def _progress(

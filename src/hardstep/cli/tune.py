@@ -6,11 +6,10 @@ from pathlib import Path
 
 from hardstep import tasks
 from hardstep.bench.methods import METHODS, check
-from hardstep.bench.protocol import Budget
 from hardstep.bench.records import append
 from hardstep.bench.tuning import Tried, tune
 from hardstep.cli import results
-from hardstep.cli.compare import AMOUNTS, NAMES
+from hardstep.cli.compare import budget_of
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,8 @@ class TuneOptions:
 def run_tune(options: TuneOptions) -> int:
     """Try eighteen configurations and print them, the best last."""
     check(options.method, METHODS, "method")
-    check(options.match, NAMES, "axis")
     task = tasks.find(options.task, options.data)
-    amount = options.budget or AMOUNTS.get(options.match, task.steps)
-    budget = Budget(options.match, amount)  # type: ignore[arg-type]  # checked above
+    budget = budget_of(task, options.match, options.budget)
 
     def watch(tried: Tried) -> None:
         if options.records is not None:

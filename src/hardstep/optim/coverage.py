@@ -19,11 +19,12 @@ import torch
 from hardstep.geometry import Haar
 from hardstep.optim.report import StepReport
 from hardstep.optim.settings import Settings
-from hardstep.schedules import Constant, PowerDecay, Schedule
+from hardstep.schedules import Constant, Cosine, Geometric, Linear, PowerDecay, Schedule
 from hardstep.solvers import RowSoftmax
 from hardstep.subspaces import BoundSubspace
 
 Status = Literal["yes", "no", "assumed", "measured", "unknown"]
+_KNOWN = (Constant, Cosine, Geometric, Linear, PowerDecay)  # whose sums can be judged
 _TOLERANCE = 1e-4  # of an orthonormal projection in float32
 
 
@@ -168,7 +169,7 @@ def _schedules(settings: Settings) -> Condition:
     name = "flat ε, r_s in ℓ² not ℓ¹"
     flat = _is_flat(settings.temperature)
     decay = settings.step_radius.value  # a multiple of a flat ε is as summable as it is itself
-    if flat is None or (callable(decay) and not _is_known(decay)):
+    if flat is None or (callable(decay) and not isinstance(decay, _KNOWN)):
         return Condition("v", name, "unknown", "a schedule of your own cannot be judged")
     faults = [] if flat else ["ε is scheduled"]
     if not isinstance(decay, PowerDecay):
@@ -182,11 +183,7 @@ def _schedules(settings: Settings) -> Condition:
 def _is_flat(schedule: Schedule) -> bool | None:
     if not callable(schedule) or isinstance(schedule, Constant):
         return True
-    return False if _is_known(schedule) else None
-
-
-def _is_known(schedule: Schedule) -> bool:
-    return type(schedule).__module__ == PowerDecay.__module__
+    return False if isinstance(schedule, _KNOWN) else None
 
 
 def _coupling(jitter: Condition) -> Condition:

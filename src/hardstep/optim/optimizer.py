@@ -55,7 +55,6 @@ class PolyStep:
         seed: int = 0,
         **changes: Any,
     ) -> None:
-        _check_source(model)
         if not isinstance(settings, Settings | None):
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
@@ -343,10 +342,3 @@ class PolyStep:
         state = states.from_dict(saved, describe(self.settings), self.seed, self._like)
         self.subspace.load_state_dict(saved["subspace"])
         self._state, self.report = state, None
-
-
-def _check_source(model: object) -> None:
-    if not isinstance(model, nn.Module | Mapping):
-        raise ConfigError(
-            f"PolyStep needs a model or a dict of named tensors, got a {type(model).__name__}"
-        )

@@ -89,6 +89,10 @@ def trainable(source: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
     Raises:
         ConfigError: There is nothing to search, or something that has no real numbers.
     """
+    if not isinstance(source, nn.Module | Mapping):
+        raise ConfigError(
+            f"PolyStep needs a model or a dict of named tensors, got a {type(source).__name__}"
+        )
     if not isinstance(source, nn.Module):
         return _searchable(source)
     named = {n: p for n, p in source.named_parameters() if p.requires_grad and p.numel()}

@@ -25,7 +25,7 @@ from hardstep.theory.group_g import FAR
 from hardstep.theory.group_g_walks import DECAY, _amplitudes
 from hardstep.theory.group_h import _instance, _weights
 from hardstep.theory.group_h_plateau import _ghost, _ghost_costs, _mean_norms
-from hardstep.theory.group_i import BIN, COORDINATES, _flat_fraction
+from hardstep.theory.group_i import BIN, _flat_fraction, flat_anywhere, flat_at_centres
 from hardstep.theory.primitives import (
     Array,
     Function,
@@ -239,11 +239,12 @@ def flat_pairs() -> tuple[Curves, Curves]:
         return _curve(radii, share)
 
     radii = np.geomspace(1e-5, 1.0, 400)
-    anywhere = np.clip(1 - 2 * radii * math.sqrt(2 / math.pi), 0, 1) ** COORDINATES
-    inside = np.array([math.erf(1 / (2 * math.sqrt(2) * radius)) for radius in radii])
     found = {
         "anywhere": measured(np.geomspace(3e-5, 3e-3, 6), centred=False),
         "bin centres": measured(np.geomspace(0.11, 0.2, 6), centred=True),
     }
-    laws = {"anywhere": Curve(radii, anywhere), "bin centres": Curve(radii, inside**COORDINATES)}
+    laws = {
+        "anywhere": _curve(radii, flat_anywhere),
+        "bin centres": _curve(radii, flat_at_centres),
+    }
     return found, laws

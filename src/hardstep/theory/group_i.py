@@ -283,6 +283,16 @@ def _flat_fraction(run: Run, radius: float, centred: bool, rounding: Rounding) -
     return flat / (500 * parts)
 
 
+def flat_anywhere(radius: float) -> float:
+    """The share of flat pairs for a probe radius in bins, from points anywhere in their bins."""
+    return float(max(0.0, 1 - 2 * radius * math.sqrt(2 / math.pi)) ** COORDINATES)
+
+
+def flat_at_centres(radius: float) -> float:
+    """The same from points at the centres of their bins."""
+    return float(math.erf(1 / (2 * math.sqrt(2) * radius)) ** COORDINATES)
+
+
 @check("I8", "flat-pair", "M")
 def flat_pairs(run: Run) -> Evidence:
     """Antithetic pairs are flat while no coordinate changes its level."""
@@ -294,13 +304,10 @@ def flat_pairs(run: Run) -> Evidence:
             "μ = 7e-3, at bin centres": _flat_fraction(run, 7e-3, True, rounding),
         }
 
-    def anywhere(radius: float) -> float:
-        return float((1 - 2 * radius * math.sqrt(2 / math.pi) / BIN) ** COORDINATES)
-
     expected = {
-        "μ = 1e-5": anywhere(1e-5),
-        "μ = 2e-5": anywhere(2e-5),
-        "μ = 7e-3, at bin centres": math.erf(BIN / (2 * math.sqrt(2) * 7e-3)) ** COORDINATES,
+        "μ = 1e-5": flat_anywhere(1e-5 / BIN),
+        "μ = 2e-5": flat_anywhere(2e-5 / BIN),
+        "μ = 7e-3, at bin centres": flat_at_centres(7e-3 / BIN),
     }
     tol = max(0.03, 4 * 0.5 / math.sqrt(2000 if run.quick else 8000))
     return Evidence(

@@ -5,14 +5,12 @@ weighted by the step radius, and the largest difference over ε. Trained twins, 
 starts from, stand here because both protocols choose their data alike.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from hardstep import presets
 from hardstep.data import Batches, DataSet
@@ -65,8 +63,8 @@ class Trained(NamedTuple):
 def twin_trained(name: str, run: Run, num: int, steps: int, rate: float) -> Trained:
     """A task's model with weights that Adam found for its smooth twin, and `num` examples."""
     task, data = data_for(name, run, run.seed)
-    either: Callable[..., nn.Module] = task.model
-    twin, model = build(partial(either, smooth=True), run.seed), build(task.model, run.seed)
+    assert task.twin is not None
+    twin, model = build(task.twin, run.seed), build(task.model, run.seed)
     batches = Batches(data.train, task.batch_size, run.seed)
     adam = torch.optim.Adam(twin.parameters(), lr=rate)
     for step in range(steps):

@@ -41,7 +41,8 @@ class MaxSat:
 
     def __init__(self, formula: Formula, clause_costs: NDArray[np.float64] | None = None) -> None:
         self.formula = formula
-        self.costs = clause_costs if clause_costs is not None else plain_costs(formula)
+        plain = plain_costs(formula)
+        self.costs = clause_costs if clause_costs is not None else plain
         if self.costs.shape not in ((formula.num_clauses,), (1,)):
             raise ConfigError(
                 f"MaxSat: clause_costs must have one entry for each of {formula.num_clauses} "
@@ -52,7 +53,6 @@ class MaxSat:
         if not small:
             self.counts = self.counts.astype(np.int32)
         self.standing: Standing | None = None  # of the assignment looked at last
-        plain = plain_costs(formula)
         self._same_weight = int(plain[0]) if plain.size == 1 and formula.hard is None else 0
         self._particles: ParticleMap | None = None
 
@@ -62,7 +62,8 @@ class MaxSat:
         if candidates.particles is not self._particles:
             self._list_shared(candidates)
         values = numbers >= 0
-        self.stand(values)
+        falsified = self._falsified(values)
+        self.standing = self._standing(falsified)
         flips = flip_costs(
             values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs
         )
@@ -79,24 +80,27 @@ class MaxSat:
             self.counts,
             self.costs,
         )
-        return torch.from_numpy(differences.reshape(-1)).add_(self._cost_here())
+        return torch.from_numpy(differences.reshape(-1)).add_(self._cost(falsified))
 
     def stand(self, values: NDArray[np.bool_]) -> Standing:
         """How good an assignment is; `counts` then holds its true literals per clause."""
-        formula = self.formula
-        count_true(formula.starts, formula.literals, values, self.counts)
-        falsified, hard = self.counts == 0, 0
+        self.standing = self._standing(self._falsified(values))
+        return self.standing
+
+    def _falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        count_true(self.formula.starts, self.formula.literals, values, self.counts)
+        falsified: NDArray[np.bool_] = self.counts == 0
+        return falsified
+
+    def _standing(self, falsified: NDArray[np.bool_]) -> Standing:
+        formula, hard = self.formula, 0
         if formula.hard is not None:
             hard = int(np.count_nonzero(falsified & formula.hard))
         if self._same_weight:
-            weight = int(np.count_nonzero(falsified)) * self._same_weight
-        else:
-            weight = int(formula.weights[falsified].sum())
-        self.standing = Standing(hard, weight)
-        return self.standing
+            return Standing(hard, int(np.count_nonzero(falsified)) * self._same_weight)
+        return Standing(hard, int(formula.weights[falsified].sum()))
 
-    def _cost_here(self) -> float:
-        falsified = self.counts == 0
+    def _cost(self, falsified: NDArray[np.bool_]) -> float:
         if self.costs.size == 1:
             return float(self.costs[0]) * int(np.count_nonzero(falsified))
         return float(self.costs[falsified].sum())
