@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hardstep import Simplex, presets, tasks
-from hardstep.bench.protocol import Budget, train
+from hardstep.bench.protocol import Budget, Trial, train
 from hardstep.cli import results
 from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Orthoplex
 from hardstep.optim import Settings
@@ -56,7 +56,7 @@ def run(data: str, seed: int, name: str) -> dict:
     """One run."""
     task = tasks.find("snn", data)
     task = replace(task, steps=STEPS[data], settings=lambda steps: rungs(steps)[name])
-    done = train(task, data, "polystep", seed, Budget("steps", task.steps), {})
+    done = train(Trial(task, "polystep", seed, Budget("steps", task.steps)))
     optimizer, record = done.optimizer, done.record
     seen = optimizer.coverage().statistics
     return {

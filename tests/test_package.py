@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors"},
-    {"schedules", "seeds"},
+    {"names", "schedules", "seeds"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},

@@ -33,6 +33,7 @@ _HOME = {
         "PolyStep",
         "Settings",
         "WeightDecay",
+        "WeightMomentum",
         "minimize",
     ),
     "hardstep.schedules": (
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from hardstep.optim import PolyStep as PolyStep
     from hardstep.optim import Settings as Settings
     from hardstep.optim import WeightDecay as WeightDecay
+    from hardstep.optim import WeightMomentum as WeightMomentum
     from hardstep.optim import minimize as minimize
     from hardstep.schedules import Constant as Constant
     from hardstep.schedules import Cosine as Cosine

@@ -5,7 +5,7 @@ import pytest
 from hardstep import tasks
 from hardstep.bench import append, load
 from hardstep.bench.methods import KNOWN_OPTIONS, METHODS
-from hardstep.bench.protocol import Budget, run_method
+from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.summary import summarize, text
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError
@@ -15,7 +15,7 @@ TASK = tasks.find("mlp", "digits")
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_under_the_protocol_and_is_recorded(method, tmp_path):
-    record = run_method(TASK, "digits", method, 1, Budget("steps", 3), {})
+    record = run_trial(Trial(TASK, method, 1, Budget("steps", 3), {}))
     assert (record["steps"], record["test_reads"]) == (3, 1)
     assert record["evaluations"] == record["curve"]["evaluations"][-1] > 0
     assert 0 <= record["test"] <= 1
@@ -26,13 +26,13 @@ def test_every_method_runs_under_the_protocol_and_is_recorded(method, tmp_path):
 
 def test_evaluations_are_not_exceeded_and_are_used_up():
     for method in ("polystep", "openai-es", "mezo"):
-        record = run_method(TASK, "digits", method, 0, Budget("evals", 10_000), {})
+        record = run_trial(Trial(TASK, method, 0, Budget("evals", 10_000), {}))
         each = record["evaluations"] / record["steps"]
         assert 10_000 - each < record["evaluations"] <= 10_000
 
 
 def test_time_is_kept():
-    record = run_method(TASK, "digits", "mezo", 0, Budget("time", 0.4), {})
+    record = run_trial(Trial(TASK, "mezo", 0, Budget("time", 0.4), {}))
     assert record["stopped"] == "finished"
     assert record["seconds"] >= 0.4
     assert record["steps"] > 1
@@ -40,15 +40,15 @@ def test_time_is_kept():
 
 def test_a_seed_fixes_a_run():
     first, again, other = (
-        run_method(TASK, "digits", "openai-es", seed, Budget("steps", 4), {}) for seed in (1, 1, 2)
+        run_trial(Trial(TASK, "openai-es", seed, Budget("steps", 4), {})) for seed in (1, 1, 2)
     )
     assert first["curve"]["value"] == again["curve"]["value"]
     assert first["curve"]["value"] != other["curve"]["value"]
 
 
 def test_options_reach_the_method():
-    slow = run_method(TASK, "digits", "polystep", 0, Budget("steps", 8), {"step_radius": 1e-6})
-    fast = run_method(TASK, "digits", "polystep", 0, Budget("steps", 8), {})
+    slow = run_trial(Trial(TASK, "polystep", 0, Budget("steps", 8), {"step_radius": 1e-6}))
+    fast = run_trial(Trial(TASK, "polystep", 0, Budget("steps", 8), {}))
     assert fast["valid"] > slow["valid"] + 0.2
 
 

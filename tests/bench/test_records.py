@@ -65,6 +65,9 @@ def test_a_line_cut_off_costs_itself_only(tmp_path):
     [
         ({"schema": 99}, "schema 99, this version reads 1"),
         ({"test_reads": 2}, "read 2 times"),
+        ({"test_reads": None}, "read None times"),
+        ({"curve": run()["curve"] | {"steps": [1, None]}}, "steps of its curve are not finite"),
+        ({"curve": run()["curve"] | {"value": 0.5}}, "value of its curve is not a list"),
         ({"curve": {"value": [1]}}, "disagree"),
         ({"curve": run()["curve"] | {"steps": [2, 1]}}, "steps of its curve run backwards"),
         ({"curve": []}, "no values"),

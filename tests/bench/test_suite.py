@@ -1,8 +1,14 @@
+import json
+
 import pytest
 
 from hardstep.bench import load
-from hardstep.bench.suite import Job, key_of, read, remaining
-from hardstep.cli.bench import run_suite, run_table
+from hardstep.bench.cells import Cell, Job, key_of
+from hardstep.bench.protocol import Budget
+from hardstep.bench.running import Progress
+from hardstep.bench.suite import read
+from hardstep.bench.tuning import CONFIGURATIONS
+from hardstep.cli.bench import duration, run_suite, run_table
 from hardstep.errors import ConfigError, DataError
 
 SUITE = """
@@ -16,6 +22,18 @@ budget = 2
 [options.mlp.random]
 population = 4
 """
+STUDY = """
+[[run]]
+study = "solver"
+tasks = ["mlp"]
+methods = ["polystep"]
+seeds = [0]
+match = "steps"
+budget = 2
+[run.variants]
+softmax = {}
+greedy = { solver = "greedy" }
+"""
 
 
 @pytest.fixture
@@ -25,8 +43,24 @@ def suite(tmp_path):
     return path
 
 
+def jobs_of(path, records=()):
+    known = {key_of(record): record for record in records}
+    return [job for cell in read(path) for job in cell.todo(known)]
+
+
+def pretended(job, valid=0.5):
+    """What a run of that job would have recorded."""
+    curve = {"value": [valid], "steps": [2], "evaluations": [8], "seconds": [1.0],
+             "cpu_seconds": [1.0]}  # fmt: skip
+    budget = {"axis": job.budget.axis, "amount": job.budget.amount}
+    record = {"task": job.task, "data": job.data, "method": job.method, "seed": job.seed,
+              "budget": budget, "steps": 2, "valid": valid, "options": dict(job.options),
+              "test_reads": 0, "curve": curve, "seconds": 1.0, "evaluations": 8}  # fmt: skip
+    return record if job.stage else record | {"test": valid, "test_reads": 1}
+
+
 def test_a_suite_expands_to_every_combination_with_its_options(suite):
-    jobs = read(suite)
+    jobs = jobs_of(suite)
     assert [(j.method, j.seed) for j in jobs] == [
         ("polystep", 0), ("polystep", 1), ("random", 0), ("random", 1),
     ]  # fmt: skip
@@ -37,10 +71,16 @@ def test_a_suite_expands_to_every_combination_with_its_options(suite):
 
 def test_runs_are_recorded_skipped_when_known_and_tabulated(suite, tmp_path, capsys):
     records = tmp_path / "runs.jsonl"
+    wanted = {job.key for job in jobs_of(suite)}
     assert run_suite(suite, records, 1) == 0
-    assert capsys.readouterr().out.count("test ") == 4
+    captured = capsys.readouterr()
+    assert [line.split("]")[0] for line in captured.out.splitlines()] == [
+        "[1/4", "[2/4", "[3/4", "[4/4",
+    ]  # fmt: skip
     loaded = load(records)
-    assert {key_of(r) for r in loaded.records} == {job.key for job in read(suite)}
+    assert {key_of(r) for r in loaded.records} == wanted
+    assert all(r["peak_memory_bytes"] > 2**20 for r in loaded.records)
+    assert all(r["command"] and r["machine"] and r["date"] for r in loaded.records)
     assert run_suite(suite, records, 1) == 0
     captured = capsys.readouterr()
     assert "4 of 4 runs are recorded" in captured.err
@@ -49,21 +89,17 @@ def test_runs_are_recorded_skipped_when_known_and_tabulated(suite, tmp_path, cap
     out = capsys.readouterr().out
     assert "at equal steps" in out
     assert "polystep at equal steps: " in out
+    assert not (tmp_path / "runs.partial").exists()
 
 
 def test_only_what_is_missing_is_run(suite, tmp_path, monkeypatch):
     ran = []
 
-    def pretend(self):
+    def pretend(self, folder):
         ran.append((self.method, self.seed))
         if len(ran) == 3:
             raise KeyboardInterrupt
-        curve = {"value": [0.5], "steps": [2], "evaluations": [8], "seconds": [1.0],
-                 "cpu_seconds": [1.0]}  # fmt: skip
-        return {"task": self.task, "data": self.data, "method": self.method, "seed": self.seed,
-                "budget": {"axis": self.axis, "amount": self.amount}, "steps": 2, "valid": 0.5,
-                "options": dict(self.options), "test": 0.5, "test_reads": 1, "curve": curve,
-                "seconds": 1.0, "evaluations": 8}  # fmt: skip
+        return pretended(self)
 
     monkeypatch.setattr(Job, "run", pretend)
     records = tmp_path / "runs.jsonl"
@@ -71,7 +107,7 @@ def test_only_what_is_missing_is_run(suite, tmp_path, monkeypatch):
     assert len(load(records).records) == 2
     assert run_suite(suite, records, 1) == 0
     assert ran == [("polystep", 0), ("polystep", 1), ("random", 0), ("random", 0), ("random", 1)]
-    assert remaining(read(suite), load(records).records) == []
+    assert jobs_of(suite, load(records).records) == []
 
 
 def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
@@ -84,6 +120,57 @@ def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
     assert one == two
 
 
+def swept(seeds=(0, 1), sweep=(100, 101)):
+    return Cell("mlp", "digits", "openai-es", Budget("steps", 9.0), seeds, sweep=sweep,
+                sweep_amount=3.0)  # fmt: skip
+
+
+def test_a_sweep_comes_before_the_seeds_and_never_sees_the_test_set():
+    cell, known, stages = swept(), {}, []
+    total = cell.size
+    assert total == 2 * (2 * CONFIGURATIONS - 1) + 2
+    while todo := cell.todo(known):
+        progress = Progress([cell], list(known.values()))
+        assert progress.left == total - len(known)
+        assert len({(job.stage, job.budget.amount) for job in todo}) == 1
+        job = todo[0]
+        stages.append(job.stage)
+        assert job.budget.amount == (3.0 if job.stage else 9.0)
+        near = -abs(dict(job.options)["sigma"] - 0.3) - abs(dict(job.options)["learning_rate"] - 1)
+        known[job.key] = pretended(job, near)
+        assert key_of(known[job.key]) == job.key
+    assert stages == [1] * 18 + [2] * 16 + [0] * 2
+    reported = [r for r in known.values() if "test" in r]
+    best = max((r for r in known.values() if "test" not in r), key=lambda r: r["valid"])
+    assert [r["options"] for r in reported] == [best["options"]] * 2
+    assert {r["seed"] for r in reported} == {0, 1}
+
+
+def test_a_metric_that_should_be_low_is_tuned_down():
+    cell, known = swept(sweep=(100,)), {}
+    while todo := cell.todo(known):
+        record = pretended(todo[0], dict(todo[0].options)["sigma"])
+        known[todo[0].key] = record | {"metric": {"higher_is_better": False}}
+    swept_values = {r["options"]["sigma"] for r in known.values() if "test" not in r}
+    assert {r["options"]["sigma"] for r in known.values() if "test" in r} == {min(swept_values)}
+
+
+def test_a_study_runs_every_variant_and_is_kept_apart(tmp_path, capsys):
+    path, records = tmp_path / "study.toml", tmp_path / "study.jsonl"
+    path.write_text(STUDY)
+    assert run_suite(path, records, 1) == 0
+    found = {r["variant"]: r for r in load(records).records}
+    assert found.keys() == {"softmax", "greedy"}
+    assert "solver=Greedy()" in found["greedy"]["settings"]
+    assert "solver=RowSoftmax()" in found["softmax"]["settings"]
+    assert {r["study"] for r in found.values()} == {"solver"}
+    capsys.readouterr()
+    assert run_table(records, "softmax") == 0
+    out = capsys.readouterr().out
+    assert "softmax against greedy" in out
+    assert "at equal steps: " not in out  # ablations are no wins over rivals
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
@@ -92,7 +179,9 @@ def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
         (SUITE.replace('["mlp"]', '["mlq"]'), ConfigError, "mlq"),
         (SUITE.replace("population", "popultion"), ConfigError, "did you mean 'population'"),
         (SUITE.replace("budget = 2", "budget = 0"), ConfigError, "got 0"),
-        (SUITE.replace("budget = 2\n", ""), ConfigError, "lacks budget"),
+        (SUITE.replace('match = "steps"\n', ""), ConfigError, "lacks match"),
+        (SUITE.replace("budget = 2", "tune = [1, 7]"), ConfigError, "tunes on seed 1"),
+        (STUDY.replace("solver = ", "solvr = "), ConfigError, "did you mean 'solver'"),
         ("data = 'digits'", ConfigError, r"no \[\[run\]\]"),
         ("data = [", DataError, "not TOML"),
     ],
@@ -104,6 +193,22 @@ def test_a_suite_with_a_mistake_is_refused(tmp_path, text, error, message):
         read(path)
 
 
+def test_without_a_budget_a_task_takes_its_own_steps(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(SUITE.replace("budget = 2\n", ""))
+    assert {cell.budget.amount for cell in read(path)} == {120.0}
+
+
 def test_a_missing_suite_is_named(tmp_path):
     with pytest.raises(DataError, match="nowhere.toml cannot be read"):
         read(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(7, "7 s"), (600, "10 min"), (36000, "10.0 h")])
+def test_durations_are_said_in_their_own_unit(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_keys_survive_a_file():
+    job = Job("mlp", "digits", "random", 3, Budget("time", 7), (("sigma", 0.1 + 0.2),))
+    assert key_of(json.loads(json.dumps(pretended(job)))) == job.key

@@ -1,63 +1,77 @@
+import itertools
 import json
 import math
 
 import pytest
 
 from hardstep import tasks
-from hardstep.bench import load, tuning
-from hardstep.bench.methods import KNOWN_OPTIONS, METHODS
-from hardstep.bench.protocol import Budget, Trained
-from hardstep.bench.tuning import SETTINGS, grid, tune
+from hardstep.bench import load
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build
+from hardstep.bench.tuning import Setting, best, grid, settings_of, stage_options
 from hardstep.cli.tune import TuneOptions, run_tune
+from hardstep.nn import build as build_model
 
 TASK = tasks.find("mlp", "digits")
 
 
+@pytest.mark.parametrize("axis", ["steps", "evals", "time"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(method):
-    settings = SETTINGS[method]
-    centres = {s.name: s.centre for s in settings}
+def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(method, axis):
+    settings = settings_of(TASK, method, axis)
     for stage in (1, 2):
+        centres = {s.name: s.centre for s in settings}
         found = list(grid(settings, centres, stage))
         assert len(found) == 9
         assert len({json.dumps(c) for c in found}) == 9
-        assert centres in found or any(s.whole for s in settings)
+        assert all(set(c) == {s.name for s in settings} for c in found)
         assert all(set(c) <= set(KNOWN_OPTIONS[method]) for c in found)
+        build(method, Plan(TASK, build_model(TASK.model, 0), 5, 0), found[0])
 
 
-def fake(score):
-    def train(task, data, method, seed, budget, options):
-        record = {"valid": score(options), "seed": seed, "budget": budget}
-        return Trained(record, None, None, None)
+def test_populations_are_free_where_steps_are_not_what_is_equal():
+    for method in ("openai-es", "cma-es", "eggroll", "random"):
+        tuned = {axis: {s.name for s in settings_of(TASK, method, axis)}
+                 for axis in ("steps", "evals", "time")}  # fmt: skip
+        assert "population" not in tuned["steps"]
+        assert "population" in tuned["evals"] & tuned["time"]
 
-    return train
+
+def test_the_surrogate_slope_is_tuned_where_there_is_one():
+    spiking = tasks.find("snn", "digits")
+    assert [s.name for s in settings_of(spiking, "adam", "steps")] == ["learning_rate", "slope"]
+    assert [s.name for s in settings_of(TASK, "adam", "steps")] == ["learning_rate"]
+    centres = {"learning_rate": 1.0, "slope": math.sqrt(5)}
+    slopes = {c["slope"] for c in grid(settings_of(spiking, "adam", "steps"), centres, 1)}
+    assert sorted(slopes) == pytest.approx([0.5, math.sqrt(5), 10], rel=1e-5)
 
 
-def test_the_second_stage_is_recentred_on_the_best_of_the_first(monkeypatch):
+def test_slope_reaches_the_twin():
+    spiking = tasks.find("snn", "digits")
+    plan = Plan(spiking, build_model(spiking.model, 0), 5, 0)
+    adam = build("adam", plan, {"slope": 7.5})
+    assert [m.slope for m in adam.twin.modules() if hasattr(m, "slope")] == [7.5]
+
+
+def test_more_than_two_settings_meet_in_every_pair_of_levels():
+    settings = [Setting(name, 1.0, 2.0) for name in "abcd"]
+    found = list(grid(settings, dict.fromkeys("abcd", 1.0), 1))
+    for one, two in itertools.combinations("abcd", 2):
+        pairs = {(c[one], c[two]) for c in found}
+        assert pairs == set(itertools.product((0.5, 1.0, 2.0), repeat=2))
+
+
+def test_the_second_stage_is_recentred_on_the_best_of_the_first():
     def score(options):  # best at 0.6 and 0.3
         distance = math.log(options["sigma"] / 0.6) ** 2
         return -distance - math.log(options["learning_rate"] / 0.3) ** 2
 
-    monkeypatch.setattr(tuning, "train", fake(score))
-    tried = tune(TASK, "digits", "openai-es", Budget("steps", 1), [7, 8])
-    assert len(tried) == 18
-    first = max((t for t in tried if t.stage == 1), key=lambda t: t.valid)
-    assert first.options == pytest.approx({"sigma": 0.3, "learning_rate": 0.15})
-    second = [t.options for t in tried if t.stage == 2]
-    assert first.options in [pytest.approx(o) for o in second]
-    ratios = sorted({round(o["sigma"] / 0.3, 6) for o in second})
-    assert ratios == pytest.approx([3**-0.5, 1, 3**0.5], abs=1e-5)
-    assert tried[0].valid == max(t.valid for t in tried)
-    assert tried[0].valid > first.valid
-
-
-def test_every_configuration_gets_the_same_budget_and_the_tuning_seeds(monkeypatch):
-    monkeypatch.setattr(tuning, "train", fake(lambda options: 0.0))
-    tried = tune(TASK, "digits", "adam", Budget("evals", 500), [100, 101])
-    assert {(r["seed"], r["budget"]) for t in tried for r in t.records} == {
-        (100, Budget("evals", 500)),
-        (101, Budget("evals", 500)),
-    }
+    settings = settings_of(TASK, "openai-es", "steps")
+    first = {json.dumps(o): (score(o), o) for o in stage_options(settings, 1, {})}
+    assert best(first)[1] == pytest.approx({"sigma": 0.3, "learning_rate": 0.15})
+    second = stage_options(settings, 2, first)
+    ratios = sorted({round(o["sigma"] / 0.3, 5) for o in second})
+    assert ratios == pytest.approx([3**-0.5, 1, 3**0.5], abs=1e-4)
+    assert max(map(score, second)) > best(first)[0]
 
 
 def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, capsys):
@@ -65,6 +79,8 @@ def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, c
     assert run_tune(options) == 0
     assert "hardstep compare mlp --match steps --option mezo." in capsys.readouterr().out
     loaded = load(tmp_path / "tuning.jsonl")
-    assert len(loaded.records) == 18
+    assert len(loaded.records) == 17  # the centre of the second stage is known from the first
     assert {r["test_reads"] for r in loaded.records} == {0}
     assert all("test" not in r for r in loaded.records)
+    assert run_tune(options) == 0
+    assert len(load(tmp_path / "tuning.jsonl").records) == 17

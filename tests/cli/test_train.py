@@ -19,6 +19,7 @@ from hardstep.cli import train as command
 from hardstep.training import INTERRUPTED, Callback, checkpoints
 from tests.tasks.images import write_images
 
+OWN = str(Path(__file__).parents[2] / "examples" / "own_task.py")
 HARDSTEP = [sys.executable, "-c", "from hardstep.cli.main import main; main()"]
 
 
@@ -100,8 +101,12 @@ def test_resuming_another_run_is_refused_with_the_line_that_works(finished):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["train", "nonsense"], "unknown task 'nonsense'; the tasks are argmax, int8"),
-        (["train", "mlp", "--data", "nonsense"], "unknown data 'nonsense'; there is digits, mnist"),
+        (["train", "nonsense"], "no task is called 'nonsense'; there is argmax, binary, int8"),
+        (["train", "binry"], "no task is called 'binry'; did you mean 'binary'?"),
+        (["train", "mlp", "--data", "nonsense"], "no data set is called 'nonsense'; there is dig"),
+        (["train", "none.py:task"], "there is no file none.py in"),
+        (["train", OWN, "--data", "mnist"], "brings its own data ('own'), so data 'mnist' cannot"),
+        (["train", f"{OWN}:fern"], "own_task.py is called 'fern'; did you mean 'ferns'?"),
         (["train", "mlp", "--steps", "0"], "--steps"),
         (["train", "mlp", "--resume"], "no run to resume"),
         (["train"], "Missing argument"),
@@ -131,13 +136,19 @@ def test_mnist_is_trained_on_drawn_and_scored_again(tmp_path):
     assert json.loads(again.stdout)["test_accuracy"] == result["test_accuracy"]
 
 
-def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("folder", ["nothing", None])
+def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, capsys, folder):
     def unreachable(url, timeout):
         raise urllib.error.URLError("no network")
 
     monkeypatch.setattr(urllib.request, "urlopen", unreachable)
-    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path / "nothing"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if folder is None:
+        monkeypatch.delenv("HARDSTEP_DATA", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    else:
+        monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path / folder))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "argv", ["hardstep", "train", "snn", "--data", "mnist"])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stopped:
@@ -147,6 +158,8 @@ def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, ca
     assert said.out == ""
     (sentence,) = said.err.splitlines()
     assert sentence.startswith("hardstep: mnist: looked for train-images-idx3-ubyte.gz")
+    assert ("HARDSTEP_DATA is not set" in sentence) == (folder is None)
+    assert "fetch them from https://ossci-datasets.s3.amazonaws.com/mnist (" in sentence
     assert sentence.endswith("put the files in a folder mnist/ and set HARDSTEP_DATA to its parent")
     assert list(tmp_path.iterdir()) == []
 
@@ -202,13 +215,29 @@ def test_an_interrupted_mnist_run_resumes_to_the_same_weights(tmp_path, monkeypa
 
 def test_default_folders_are_numbered_and_resume_takes_the_last(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = command.TrainOptions("mlp")
-    assert command._folder(options) == Path("runs/mlp-digits-seed0")
+    task, options = tasks.find("mlp"), command.TrainOptions("mlp")
+    assert command._folder(task, options) == Path("runs/mlp-digits-seed0")
     for name in ("mlp-digits-seed0", "mlp-digits-seed0-2"):
         checkpoints.save(Path("runs") / name / "checkpoint.pt", {})
-    assert command._folder(options) == Path("runs/mlp-digits-seed0-3")
+    assert command._folder(task, options) == Path("runs/mlp-digits-seed0-3")
     resumed = command.TrainOptions("mlp", resume=True)
-    assert command._folder(resumed) == Path("runs/mlp-digits-seed0-2")
+    assert command._folder(task, resumed) == Path("runs/mlp-digits-seed0-2")
+
+
+def test_another_name_of_a_task_trains_resumes_and_records_the_task_itself(tmp_path):
+    done = hardstep("train", "mnist", "--steps", 1, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["task"] == "mlp"
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mlp-digits-seed0"]
+    again = hardstep("train", "mnist", "--resume", "--json", cwd=tmp_path)
+    assert again.stdout == done.stdout
+
+
+def test_a_checkpoint_of_another_model_is_one_sentence(finished):
+    folder, _ = finished
+    done = hardstep("diagnose", "snn", "--checkpoint", folder / "checkpoint.pt")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "does not fit the model of snn" in done.stderr
 
 
 def test_help_and_import_do_not_load_torch():

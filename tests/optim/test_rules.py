@@ -13,6 +13,7 @@ from hardstep.optim import (
     Rule,
     Settings,
     WeightDecay,
+    WeightMomentum,
 )
 from hardstep.schedules import Linear
 from hardstep.solvers import Sinkhorn
@@ -263,6 +264,46 @@ def test_a_basis_that_is_redrawn_makes_the_rules_forget_too():
     plain, moving = states
     velocity = moving["rules"][0]["velocity"]
     torch.testing.assert_close(velocity, plain["previous_move"], rtol=0, atol=1e-12)
+
+
+# -- momentum of the weights --------------------------------------------------------------------
+
+
+def test_with_fixed_directions_momentum_of_the_weights_is_momentum(raw):
+    actual, _ = travel(9, rules=(WeightMomentum(0.7),))
+    expected, _ = travel(9, rules=(Momentum(0.7),))
+    assert_moves(actual, expected)
+    assert float((actual[-1] - raw[-1]).norm()) > 0.1
+
+
+def test_momentum_of_the_weights_outlives_a_redraw_and_an_absorb_ends_it():
+    redrawn = RowWise(rank=1, redraw=2)
+    plain, _ = travel(9, subspace=redrawn)
+    kept, _ = travel(9, subspace=redrawn, rules=(WeightMomentum(Linear(0.5, 0.9, 9)),))
+    velocity, expected = torch.zeros_like(plain[0]), []
+    for step, move in enumerate(plain):
+        velocity = (0.5 + 0.4 * step / 9) * velocity + move
+        expected.append(velocity)
+    assert_moves(kept, expected)
+    ended, _ = travel(9, subspace=redrawn, rules=(WeightMomentum(0.9), Absorb(1)))
+    assert_moves(ended, plain)
+
+
+def test_a_saved_run_goes_on_with_its_velocities():
+    def opt_of(model):
+        return tiny(model, subspace=RowWise(rank=1, redraw=2), rules=(WeightMomentum(0.9),))
+
+    whole, halves = Net(), Net()
+    first, second = opt_of(whole), opt_of(halves)
+    for _ in range(3):
+        first.step(objective=Scripted())
+        second.step(objective=Scripted())
+    again = opt_of(halves)
+    again.load_state_dict(second.state_dict())
+    for _ in range(3):
+        first.step(objective=Scripted())
+        again.step(objective=Scripted())
+    assert torch.equal(parameters(whole), parameters(halves))
 
 
 def test_the_factors_of_a_low_rank_subspace_follow_the_weights():

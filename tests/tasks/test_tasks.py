@@ -3,10 +3,13 @@ import pytest
 import torch
 
 from hardstep import tasks
+from hardstep.data import Batches, Split
 from hardstep.errors import ConfigError
-from hardstep.nn import build
+from hardstep.nn import SpikingNet, build
 from hardstep.optim import PolyStep
+from hardstep.tasks import Task
 from hardstep.tasks.pictures import draw
+from hardstep.training import Metric, Validation, fit
 
 LOG = [
     {"event": "step", "step": 1, "loss": 2.3},
@@ -27,15 +30,72 @@ def test_every_task_takes_a_step_that_is_not_dead(name):
     assert 0.0 <= task.score(model, data.valid) <= 1.0
 
 
+def assert_drawn(path):
+    pixels = matplotlib.image.imread(path)
+    assert pixels.shape[0] > 500
+    assert pixels.std() > 0.05
+
+
 @pytest.mark.parametrize("name", ["snn", "moe"])
 def test_the_picture_is_drawn_from_the_log(tmp_path, name):
     task = tasks.find(name)
     data = task.data(1)
     result = {"test_accuracy": 0.5, "selected_step": 2}
-    draw(tmp_path / "p.png", task.title, build(task.model, 1), data.valid, LOG, result)
-    pixels = matplotlib.image.imread(tmp_path / "p.png")
-    assert pixels.shape[0] > 500
-    assert pixels.std() > 0.05
+    draw(tmp_path / "p.png", task, build(task.model, 1), data.valid, LOG, result)
+    assert_drawn(tmp_path / "p.png")
+
+
+class Returns(torch.nn.Module):
+    """A model that answers with whatever a function makes of its inputs."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, inputs):
+        return self.answer(inputs)
+
+
+@pytest.mark.parametrize(
+    ("model", "labels"),
+    [
+        (Returns(lambda x: x[:, :1]), torch.linspace(-1, 1, 30)[:, None]),
+        (Returns(lambda x: x[:, 0]), torch.linspace(-1, 1, 30)),
+        (Returns(lambda x: x[:, :1] / 0), torch.linspace(-1, 1, 30)[:, None]),
+        (Returns(lambda x: torch.eye(50)[x[:, 0].long().abs()]), torch.arange(30)),
+        (Returns(lambda x: (x, x)), torch.arange(30)),
+        (Returns(lambda x: x.T), torch.arange(30)),
+        (Returns(lambda x: x[:, :, None]), torch.arange(30)),
+        (SpikingNet([torch.nn.Unflatten(1, (2, 2))]), torch.arange(30)),
+    ],
+    ids=["columns", "numbers", "infinite", "many classes", "pair", "turned", "3d", "2d spikes"],
+)
+def test_pictures_are_drawn_whatever_the_outputs_are(tmp_path, model, labels):
+    error = Metric("mean error", lambda output, target: output.mean())
+    task = Task("own", "own", tasks.find("mlp").data, lambda: model, metric=error)
+    inputs = torch.linspace(-1, 1, 120).reshape(30, 4)
+    log = [*LOG, {"event": "step", "step": 3, "loss": None}]
+    result = {"test_mean_error": 0.5, "selected_step": 2}
+    draw(tmp_path / "p.png", task, model, Split(inputs, labels), log, result)
+    assert_drawn(tmp_path / "p.png")
+
+
+@pytest.mark.parametrize("name", ["binary", "ternary"])
+def test_signs_as_weights_learn_the_digits(name):
+    task = tasks.find(name)
+    data = task.data(10)
+    model = build(task.model, 10)
+    optimizer = PolyStep(model, task.settings(10), seed=10)
+    valid = Validation(Batches(data.valid, 143, 10, shuffle=False), task.metric)
+    outcome = fit(model, Batches(data.train, 128, 10), valid, optimizer=optimizer, steps=10)
+    assert outcome.best.value > 0.7
+
+
+@pytest.mark.parametrize("data", ["digits", "mnist"])
+def test_the_plain_network_is_also_called_mnist(data):
+    assert tasks.find("mnist", data) is tasks.find("mlp", data)
+    assert tasks.find("mnist", data).name == "mlp"
+    assert tasks.find("mnist", data).data_name == data
 
 
 def test_scores_count_right_answers():
@@ -50,8 +110,26 @@ def test_scores_count_right_answers():
     assert task.score(Knows(), data.valid) == 1.0
 
 
-def test_unknown_names_are_refused_with_what_there_is():
-    with pytest.raises(ConfigError, match="unknown task 'x'; the tasks are argmax"):
+def test_unknown_names_are_refused_with_the_nearest_or_with_all():
+    with pytest.raises(ConfigError, match="no task is called 'ternay'; did you mean 'ternary'"):
+        tasks.find("ternay")
+    with pytest.raises(ConfigError, match="no task is called 'x'; there is argmax, binary, int8"):
         tasks.find("x")
-    with pytest.raises(ConfigError, match="unknown data 'x'"):
-        tasks.find("mlp", "x")
+    with pytest.raises(ConfigError, match="no data set is called 'minst'; did you mean 'mnist'"):
+        tasks.find("mlp", "minst")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "Task own: steps must be at least 1, got 0"),
+        ({"batch_size": -2}, "Task own: batch_size must be at least 1, got -2"),
+        ({"data": tasks.find("mlp").data(0)}, "Task own: data must be a function, got DataSet"),
+    ],
+)
+def test_a_task_of_wrong_parts_is_refused(changes, message):
+    mlp = tasks.find("mlp")
+    parts = {"data": mlp.data, "model": mlp.model}
+    assert Task("own", "own", **parts).settings(9) == mlp.settings(9)
+    with pytest.raises(ConfigError, match=message):
+        Task("own", "own", **parts | changes)

@@ -2,22 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 from torch import nn
 
 from hardstep import nn as hard
+from hardstep.bench import variants
 from hardstep.errors import ConfigError
+from hardstep.names import check
 from hardstep.optim import PolyStep
 from hardstep.optim.trainable import Trainable
 from hardstep.rivals import AdamTwin, CmaEs, Eggroll, InSubspace, MeZo, OpenAiEs, RandomSearch, Spsa
-from hardstep.schedules import Cosine, Length
-from hardstep.subspaces import RowWise
+from hardstep.schedules import Cosine
+from hardstep.subspaces import RowWise, Subspace
 from hardstep.tasks import Task
 
 Options = Mapping[str, Any]
+POPULATION = 32  # of population methods unless they choose; one generation is one step
 
 
 @dataclass(frozen=True)
@@ -29,43 +31,76 @@ class Plan:
     steps: int  # that schedules span
     seed: int
 
+    @property
+    def subspace(self) -> Subspace:
+        """Where every method of this plan searches.
+
+        Without redraws: coordinates would change their meaning, and a method that remembers its
+        steps would forget what it has learned.
+        """
+        subspace = self.task.settings(self.steps).subspace
+        return replace(subspace, redraw=None) if isinstance(subspace, RowWise) else subspace
+
 
 Build = Callable[[Plan, Options], Trainable]
 
 
 def _polystep(plan: Plan, options: Options) -> Trainable:
-    settings = plan.task.settings(plan.steps)
-    changes: dict[str, Any] = {k: v for k, v in options.items() if k == "temperature"}
-    if "step_radius" in options:
-        start = options["step_radius"]
-        changes["step_radius"] = Length(Cosine(start, 0.03 * start, plan.steps))
-    if "probe_radius" in options:
-        changes["probe_radius"] = Length(options["probe_radius"])
-    return PolyStep(plan.model, settings.changed(**changes), seed=plan.seed)
+    def usual_dim() -> int:
+        return PolyStep(plan.model, plan.task.settings(plan.steps)).subspace.dim
+
+    settings = variants.settings(plan.task, plan.steps, options, usual_dim)
+    return PolyStep(plan.model, settings, seed=plan.seed)
 
 
 def _in_subspace(method: Callable[..., Any], plan: Plan, options: Options) -> Trainable:
-    subspace = plan.task.settings(plan.steps).subspace
-    if isinstance(subspace, RowWise):  # a redraw would make the method forget what it has learned
-        subspace = replace(subspace, redraw=None)
-    factory = partial(method, **options)
-    return InSubspace(plan.model, factory, subspace=subspace, seed=plan.seed)
+    factory = partial(method, **{"population": POPULATION, **options})
+    return InSubspace(plan.model, factory, subspace=plan.subspace, seed=plan.seed)
 
 
 def _searching(kind: Callable[..., Trainable], plan: Plan, options: Options) -> Trainable:
-    subspace = plan.task.settings(plan.steps).subspace
-    return kind(plan.model, subspace=subspace, seed=plan.seed, **options)
+    return kind(plan.model, subspace=plan.subspace, seed=plan.seed, **options)
+
+
+def _random(plan: Plan, options: Options) -> Trainable:
+    size = options.get("population", POPULATION)
+    members = {**options, "population": size - 1}  # the weights as they are is one more
+    return _searching(RandomSearch, plan, members)
 
 
 def _eggroll(plan: Plan, options: Options) -> Trainable:
-    return Eggroll(plan.model, seed=plan.seed, **options)
+    return Eggroll(plan.model, seed=plan.seed, **{"population": POPULATION, **options})
 
 
 def _adam(plan: Plan, options: Options) -> Trainable:
-    if plan.task.twin is None:
-        raise ConfigError(f"adam needs the smooth twin of a task, and {plan.task.name} has none")
-    twin = hard.build(plan.task.twin, plan.seed)
-    return AdamTwin(plan.model, twin, seed=plan.seed, **options)
+    twin = twin_of(plan.task, plan.seed)
+    given = dict(options)
+    slope = given.pop("slope", None)
+    for module in _sloped(twin) if slope is not None else ():
+        module.slope = slope
+    rate = given.pop("learning_rate", 1e-3)
+    annealed = Cosine(rate, 0.0, plan.steps)
+    return AdamTwin(plan.model, twin, learning_rate=annealed, seed=plan.seed)
+
+
+def twin_of(task: Task, seed: int) -> nn.Module:
+    """A task's smooth twin.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if task.twin is None:
+        raise ConfigError(f"adam needs the smooth twin of a task, and {task.name} has none")
+    return hard.build(task.twin, seed)
+
+
+def _sloped(twin: nn.Module) -> list[Any]:
+    return [module for module in twin.modules() if isinstance(module, hard.SmoothLIF)]
+
+
+def has_slope(task: Task) -> bool:
+    """Whether the twin has a surrogate slope to tune."""
+    return task.twin is not None and bool(_sloped(twin_of(task, 0)))
 
 
 METHODS: dict[str, Build] = {
@@ -75,18 +110,18 @@ METHODS: dict[str, Build] = {
     "eggroll": _eggroll,
     "mezo": partial(_searching, MeZo),
     "spsa": partial(_searching, Spsa),
-    "random": partial(_searching, RandomSearch),
+    "random": _random,
     "adam": _adam,
 }
 KNOWN_OPTIONS = {  # what may be set, and tuned
-    "polystep": ("temperature", "step_radius", "probe_radius"),
+    "polystep": variants.NUMBERS + variants.WORDS,
     "openai-es": ("sigma", "learning_rate", "population"),
     "cma-es": ("sigma", "population"),
     "eggroll": ("sigma", "learning_rate", "rank", "population"),
     "mezo": ("learning_rate", "mu"),
     "spsa": ("a", "c", "stability"),
     "random": ("sigma", "population"),
-    "adam": ("learning_rate",),
+    "adam": ("learning_rate", "slope"),
 }
 
 
@@ -96,16 +131,12 @@ def build(name: str, plan: Plan, options: Options) -> Trainable:
     Raises:
         ConfigError: There is no such method or option; the nearest name is suggested.
     """
-    check(name, METHODS, "method")
-    for option in options:
-        check(option, KNOWN_OPTIONS[name], f"option of {name}")
+    check_options(name, options)
     return METHODS[name](plan, options)
 
 
-def check(name: str, known: Mapping[str, Any] | tuple[str, ...], what: str) -> None:
-    """Refuse a name that does not exist, with the nearest one that does."""
-    if name in known:
-        return
-    near = get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
-    raise ConfigError(f"no {what} is called {name!r}; {hint}")
+def check_options(method: str, options: Options) -> None:
+    """Refuse a method or option that does not exist, with the nearest that does."""
+    check(method, METHODS, "method")
+    for option in options:
+        check(option, KNOWN_OPTIONS[method], f"option of {method}")

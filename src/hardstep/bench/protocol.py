@@ -8,25 +8,38 @@ every validation the curve notes steps, evaluations, wall-clock and CPU seconds.
 import time
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
 from hardstep import nn as hard
 from hardstep.bench.methods import Plan, build
+from hardstep.bench.provenance import forget_peak_memory, peak_memory
 from hardstep.bench.records import Record
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
-from hardstep.optim import StepReport
+from hardstep.optim import PolyStep, StepReport
+from hardstep.optim.settings import describe
 from hardstep.optim.trainable import Trainable
 from hardstep.tasks import Task
-from hardstep.training import Callback, Run, Score, Validation, fit
+from hardstep.training import (
+    INTERRUPTED,
+    Callback,
+    Checkpoint,
+    FitResult,
+    Run,
+    Validation,
+    checkpoints,
+    fit,
+)
 
 Axis = Literal["steps", "evals", "time"]
 POINTS = 40  # of a curve, about
 TRIALS = 3  # steps that tell how long one takes
+SAVE_SECONDS = 30.0  # between checkpoints: short runs write none before they end
 
 
 @dataclass(frozen=True)
@@ -44,28 +57,28 @@ class Budget:
             )
 
 
-class CurveLog(Callback):
-    """Notes every axis at every validation, and stops when the evaluations are spent."""
+@dataclass(frozen=True)
+class Trial:
+    """What is to be run."""
+
+    task: Task
+    method: str
+    seed: int
+    budget: Budget
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EvaluationLimit(Callback):
+    """Stops a run that another step like the last would take beyond its evaluations."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        names = ("value", "steps", "evaluations", "seconds", "cpu_seconds")
-        self.curve: dict[str, list[float]] = {name: [] for name in names}
-        self._cpu = time.process_time()
 
     def on_step(self, run: Run, report: StepReport) -> None:
-        """Stop once another step like this one would exceed the evaluations."""
-        if self.budget.axis == "evals":
-            after = run.optimizer.evaluations + report.evaluations
-            if after > self.budget.amount:
-                run.stop("evaluations")
-
-    def on_validation(self, run: Run, score: Score) -> None:
-        """One more point."""
-        cpu = time.process_time() - self._cpu
-        point = (score.value, score.step, score.evaluations, score.seconds, cpu)
-        for name, number in zip(self.curve, point, strict=True):
-            self.curve[name].append(number)
+        """Look ahead by one step."""
+        after = run.optimizer.evaluations + report.evaluations
+        if self.budget.axis == "evals" and after > self.budget.amount:
+            run.stop("evaluations")
 
 
 class Trained(NamedTuple):
@@ -77,23 +90,26 @@ class Trained(NamedTuple):
     optimizer: Trainable
 
 
-def run_method(
-    task: Task, data: str, method: str, seed: int, budget: Budget, options: Mapping[str, Any]
-) -> Record:
-    """Train, select on validation, read the test set once; returns a record."""
-    done = train(task, data, method, seed, budget, options)
-    score = task.score(done.model, done.dataset.open_test())
+def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
+    """Train, select on validation, read the test set once; returns a record.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; with a checkpoint, the same call goes on from there.
+    """
+    done = train(trial, checkpoint)
+    score = trial.task.score(done.model, done.dataset.open_test())
     return done.record | {"test": score, "test_reads": 1}
 
 
-def train(
-    task: Task, data: str, method: str, seed: int, budget: Budget, options: Mapping[str, Any]
-) -> Trained:
+def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
     """Train and select on validation; the test set stays closed."""
+    forget_peak_memory()
+    task, budget, seed = trial.task, trial.budget, trial.seed
     dataset, model = task.data(seed), hard.build(task.model, seed)
-    steps = planned_steps(task, dataset, model, method, seed, budget, options)
-    optimizer = build(method, Plan(task, model, steps, seed), options)
-    log = CurveLog(budget)
+    resume = checkpoint is not None and checkpoint.exists()
+    steps = _saved_steps(checkpoint) if resume else planned_steps(trial, dataset, model)
+    optimizer = build(trial.method, Plan(task, model, steps, seed), trial.options)
+    kept = Checkpoint(checkpoint, SAVE_SECONDS, {"steps": steps}, False) if checkpoint else None
     outcome = fit(
         model,
         Batches(dataset.train, task.batch_size, seed),
@@ -106,43 +122,57 @@ def train(
         optimizer=optimizer,
         steps=steps if budget.axis != "time" else None,
         seconds=budget.amount if budget.axis == "time" else None,
-        callbacks=[log],
+        callbacks=[EvaluationLimit(budget)],
+        checkpoint=kept,
+        resume=resume,
     )
+    if outcome.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
+    return Trained(_record(trial, outcome, optimizer), model, dataset, optimizer)
+
+
+def _saved_steps(checkpoint: Path | None) -> int:
+    assert checkpoint is not None
+    return int(checkpoints.load(checkpoint)["meta"]["steps"])
+
+
+def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
     assert outcome.best is not None
-    record = {
-        "task": task.name,
-        "data": data,
-        "method": method,
-        "seed": seed,
-        "budget": {"axis": budget.axis, "amount": budget.amount},
-        "options": dict(options),
+    return {
+        "task": trial.task.name,
+        "data": trial.task.data_name,
+        "method": trial.method,
+        "seed": trial.seed,
+        "budget": asdict(trial.budget),
+        "options": dict(trial.options),
+        "settings": describe(optimizer.settings) if isinstance(optimizer, PolyStep) else "",
+        "metric": trial.task.metric.described(),
         "steps": outcome.steps,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
-        "cpu_seconds": log.curve["cpu_seconds"][-1],
+        "cpu_seconds": outcome.history[-1].cpu_seconds,
         "selected_step": outcome.best.step,
         "valid": outcome.best.value,
         "test_reads": 0,
-        "curve": log.curve,
+        "curve": {
+            "value": [score.value for score in outcome.history],
+            "steps": [score.step for score in outcome.history],
+            "evaluations": [score.evaluations for score in outcome.history],
+            "seconds": [score.seconds for score in outcome.history],
+            "cpu_seconds": [score.cpu_seconds for score in outcome.history],
+        },
+        "peak_memory_bytes": peak_memory(),
         "stopped": outcome.stopped,
     }
-    return Trained(record, model, dataset, optimizer)
 
 
-def planned_steps(
-    task: Task,
-    dataset: DataSet,
-    model: nn.Module,
-    method: str,
-    seed: int,
-    budget: Budget,
-    options: Mapping[str, Any],
-) -> int:
+def planned_steps(trial: Trial, dataset: DataSet, model: nn.Module) -> int:
     """How many steps the budget allows: schedules and validation intervals need to know."""
+    task, budget, seed = trial.task, trial.budget, trial.seed
     if budget.axis == "steps":
         return max(1, int(budget.amount))
-    trial = deepcopy(model)
-    optimizer = build(method, Plan(task, trial, 1 + TRIALS, seed), options)
+    copy = deepcopy(model)
+    optimizer = build(trial.method, Plan(task, copy, 1 + TRIALS, seed), trial.options)
     batches = list(islice(iter(Batches(dataset.train, task.batch_size, seed)), 1 + TRIALS))
     optimizer.step(*batches[0], task.loss_fn)  # compiles
     before, began = optimizer.evaluations, time.perf_counter()

@@ -91,20 +91,25 @@ def _fault(record: Any) -> str:
     missing = [name for name in REQUIRED if name not in record]
     if missing:
         return f"{missing[0]} is missing"
-    if record["test_reads"] > 1:
-        return f"its test set was read {record['test_reads']} times, so its score is not one"
+    reads = record["test_reads"]
+    if reads not in (0, 1):
+        return f"its test set was read {reads!r} times, so its score is not one"
     return _curve_fault(record["curve"])
 
 
 def _curve_fault(curve: Any) -> str:
     if not isinstance(curve, dict) or "value" not in curve:
         return "its curve has no values"
-    lengths = {name: len(curve.get(name, ())) for name in ("value", *AXES)}
+    names = ("value", *AXES)
+    odd = [name for name in names if not isinstance(curve.get(name, []), list)]
+    if odd:
+        return f"{odd[0]} of its curve is not a list"
+    lengths = {name: len(curve.get(name, ())) for name in names}
     if len(set(lengths.values())) > 1:
         return f"the axes of its curve disagree: {lengths}"
     for name in AXES:
         numbers = curve[name]
-        if any(not math.isfinite(number) for number in numbers):
+        if not all(isinstance(x, int | float) and math.isfinite(x) for x in numbers):
             return f"{name} of its curve are not finite"
         if any(after < before for before, after in zip(numbers, numbers[1:], strict=False)):
             return f"{name} of its curve run backwards"

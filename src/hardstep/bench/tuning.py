@@ -1,19 +1,21 @@
 """The sweep every method gets: nine configurations, then nine around the best of them.
 
 Each configuration has the same budget and is judged on validation, averaged over the tuning seeds.
-A stage is a grid of 3 × 3 values of a method's two settings (nine values if it has one), in equal
-ratios; the second stage is recentred on the first's best with the square root of the ratios.
+A stage has three levels, in equal ratios, of up to four settings (nine levels if there is but one).
+Two settings are crossed; more share the nine configurations of an orthogonal array, in which every
+pair of levels of every two settings occurs once. The second stage is recentred on the best of the
+first, wherever it lies, with the square root of the ratios.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hardstep.bench.protocol import Budget, train
-from hardstep.bench.records import Record
+from hardstep.bench.methods import has_slope
 from hardstep.tasks import Task
+
+STAGES = (1, 2)
+CONFIGURATIONS = 9  # per stage
 
 
 class Setting(NamedTuple):
@@ -22,74 +24,80 @@ class Setting(NamedTuple):
     name: str
     centre: float
     ratio: float
-    whole: bool = False  # a whole number, even where a method asks for that
+    multiple_of: int = 0  # of whole numbers; 0 for any number
 
 
-SETTINGS: dict[str, tuple[Setting, ...]] = {
+_POPULATION = Setting("population", 64, 4.0, multiple_of=2)
+_SETTINGS: dict[str, tuple[Setting, ...]] = {
     "polystep": (Setting("step_radius", 0.25, 2.0), Setting("probe_radius", 2.0, 2.0)),
     "openai-es": (Setting("sigma", 0.1, 3.0), Setting("learning_rate", 0.05, 3.0)),
-    "cma-es": (Setting("sigma", 0.1, 3.0), Setting("population", 32, 2.0, whole=True)),
+    "cma-es": (Setting("sigma", 0.1, 3.0),),
     "eggroll": (Setting("sigma", 0.05, 3.0), Setting("learning_rate", 0.1, 3.0)),
     "mezo": (Setting("learning_rate", 1e-3, 10.0), Setting("mu", 1e-2, 3.0)),
     "spsa": (Setting("a", 0.1, 10.0), Setting("c", 0.1, 3.0)),
-    "random": (Setting("sigma", 0.05, 3.0), Setting("population", 32, 2.0, whole=True)),
+    "random": (Setting("sigma", 0.05, 3.0),),
     "adam": (Setting("learning_rate", 3e-3, 2.0),),
 }
+_SIZES: dict[str, tuple[Setting, ...]] = {  # where steps are not what is equal, their price is free
+    "polystep": (Setting("rank", 4, 2.0, multiple_of=1),
+                 Setting("particle_dim", 4, 2.0, multiple_of=1)),
+    "openai-es": (_POPULATION,),
+    "cma-es": (_POPULATION,),
+    "eggroll": (_POPULATION,),
+    "random": (_POPULATION,),
+}  # fmt: skip
+_SLOPE = Setting("slope", math.sqrt(0.5 * 10), math.sqrt(10 / 0.5))  # from 0.5 to 10, as published
 
 
-@dataclass(frozen=True)
-class Tried:
-    """One configuration and its mean validation score."""
-
-    stage: int
-    options: dict[str, float]
-    valid: float
-    records: tuple[Record, ...]
+def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
+    """What is tuned: populations only where the axis leaves them free."""
+    found = _SETTINGS[method]
+    if axis != "steps":
+        found += _SIZES.get(method, ())
+    if method == "adam" and has_slope(task):
+        found += (_SLOPE,)
+    return found
 
 
 def grid(
     settings: Sequence[Setting], centres: Mapping[str, float], stage: int
 ) -> Iterator[dict[str, Any]]:
     """Nine configurations around the centres."""
-    side = 9 if len(settings) == 1 else 3
-    exponents = [k - side // 2 for k in range(side)]
-    for chosen in itertools.product(exponents, repeat=len(settings)):
+    for exponents in _design(len(settings)):
         found: dict[str, Any] = {}
-        for setting, exponent in zip(settings, chosen, strict=True):
+        for setting, exponent in zip(settings, exponents, strict=True):
             ratio = setting.ratio if stage == 1 else math.sqrt(setting.ratio)
-            value = centres[setting.name] * ratio**exponent
-            found[setting.name] = max(2, 2 * round(value / 2)) if setting.whole else value
+            found[setting.name] = _rounded(setting, centres[setting.name] * ratio**exponent)
         yield found
 
 
-def tune(
-    task: Task,
-    data: str,
-    method: str,
-    budget: Budget,
-    seeds: Sequence[int],
-    watch: Callable[[Tried], None] = lambda tried: None,
-) -> list[Tried]:
-    """Both stages; the best configuration first.
+def _design(num: int) -> Iterator[tuple[int, ...]]:
+    """Exponents of nine configurations of `num` settings."""
+    if num == 1:
+        yield from ((k - CONFIGURATIONS // 2,) for k in range(CONFIGURATIONS))
+        return
+    for a in (-1, 0, 1):
+        for b in (-1, 0, 1):
+            rest = ((a + b + 1) % 3 - 1, (a - b + 1) % 3 - 1)
+            yield (a, b, *rest)[:num]
 
-    Args:
-        task: The task.
-        data: Its data set's name, for records.
-        method: The method.
-        budget: Of every configuration and seed.
-        seeds: Averaged over; not those of any reported run.
-        watch: Called with every configuration tried.
-    """
-    settings = SETTINGS[method]
+
+def _rounded(setting: Setting, value: float) -> float:
+    if not setting.multiple_of:
+        return float(f"{value:.6g}")  # the same text in a file, a table and on the command line
+    return max(setting.multiple_of, setting.multiple_of * round(value / setting.multiple_of))
+
+
+def stage_options(
+    settings: Sequence[Setting], stage: int, scores: Mapping[str, tuple[float, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Configurations of a stage; the second needs the scores of the first, by name."""
     centres = {setting.name: setting.centre for setting in settings}
-    tried: list[Tried] = []
-    for stage in (1, 2):
-        for options in grid(settings, centres, stage):
-            runs = tuple(train(task, data, method, s, budget, options).record for s in seeds)
-            score = math.fsum(run["valid"] for run in runs) / len(runs)
-            found = Tried(stage, options, score, runs)
-            tried.append(found)
-            watch(found)
-        best = max(tried, key=lambda t: t.valid)
-        centres = dict(best.options)
-    return sorted(tried, key=lambda t: -t.valid)
+    if stage > 1:
+        centres = dict(best(scores)[1])
+    return list(grid(settings, centres, stage))
+
+
+def best(scores: Mapping[str, tuple[float, dict[str, Any]]]) -> tuple[float, dict[str, Any]]:
+    """The best score, higher is better, and its configuration; the first of equals."""
+    return max(scores.values(), key=lambda item: item[0])

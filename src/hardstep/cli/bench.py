@@ -1,72 +1,83 @@
 """`hardstep bench run` and `hardstep bench table`: suites of comparisons, recorded."""
 
 import sys
-import time
-from collections import defaultdict
 from pathlib import Path
 
+from hardstep.bench.cells import Job
 from hardstep.bench.records import Record, append, load
-from hardstep.bench.suite import Job, carry_out, read, remaining
-from hardstep.bench.summary import summarize, text
-from hardstep.cli import results
-from hardstep.cli.compare import NAMES
+from hardstep.bench.running import Progress, carry_out
+from hardstep.bench.suite import read
+from hardstep.bench.summary import AXIS_NAMES, groups, shown_score, summarize, tally, text
 
 
 def run_suite(suite: Path, records: Path, processes: int) -> int:
     """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
-    jobs = read(suite)
+    cells = read(suite)
     loaded = load(records)
-    _tell(loaded.skipped)
-    todo = remaining(jobs, loaded.records)
-    print(f"{len(jobs) - len(todo)} of {len(jobs)} runs are recorded in {records}", file=sys.stderr)
-    began, done = time.perf_counter(), 0
+    tell_skipped(loaded.skipped)
+    progress = Progress(cells, loaded.records)
+    total = progress.total
+    print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
+    partial, done = records.with_suffix(".partial"), 0
     try:
-        for job, record in carry_out(todo, processes):
-            append(records, record | results.provenance())
+        for job, record in carry_out(progress, partial, processes):
+            append(records, record)
+            job.forget(partial)
             done += 1
-            each = (time.perf_counter() - began) / done
-            left = each * (len(todo) - done) / 60
-            print(f"[{done}/{len(todo)}] {_line(job, record)}, {left:.0f} min left", flush=True)
+            left = progress.left
+            print(
+                f"[{total - left}/{total}] {_line(job, record)}, "
+                f"{duration(progress.seconds_left(processes))} left",
+                flush=True,
+            )
     except KeyboardInterrupt:
         print(
             f"interrupted; {done} runs were recorded, the same command goes on with the rest",
             file=sys.stderr,
         )
         return 130
+    if partial.is_dir() and not any(partial.iterdir()):
+        partial.rmdir()
     return 0
 
 
 def _line(job: Job, record: Record) -> str:
+    kind = f"sweep {job.stage}, " if job.stage else ""
+    variant = f", {job.study} {job.variant}" if job.study else ""
+    score = f"valid {shown_score(record, 'valid')}" if job.stage else shown_score(record, "test")
     return (
-        f"{job.task} {job.method} seed {job.seed}, {job.amount:,.0f} {NAMES[job.axis]}: test "
-        f"{100 * record['test']:.2f} %, {record['seconds']:.1f} s"
+        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget.amount:,.0f} "
+        f"{AXIS_NAMES[job.budget.axis]}: {score}, {record['seconds']:.1f} s"
     )
+
+
+def duration(seconds: float) -> str:
+    """In the unit one would say it in."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def run_table(records: Path, reference: str) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
     loaded = load(records)
-    _tell(loaded.skipped)
-    groups: dict[tuple[str, str, str, float], list[Record]] = defaultdict(list)
-    for record in loaded.records:
-        if "test" in record and "budget" in record:
-            budget = record["budget"]
-            key = (record["task"], record["data"], budget["axis"], budget["amount"])
-            groups[key].append(record)
-    tally: dict[str, dict[str, int]] = {}
-    for (task, data, axis, amount), found in sorted(groups.items()):
-        summary = summarize(found, reference)
-        print(f"{task}, {data}, {amount:,.0f} {NAMES[axis]}\n{text(summary, NAMES[axis])}\n")
-        counts = tally.setdefault(axis, {"win": 0, "tie": 0, "loss": 0})
-        for comparison in summary.against.values():
-            counts[comparison.verdict] += 1
-    for axis, counts in tally.items():
+    tell_skipped(loaded.skipped)
+    found = groups(loaded.records)
+    summaries = [(group, summarize(runs, reference)) for group, runs in found.items()]
+    for group, summary in summaries:
+        name = AXIS_NAMES[group.axis]
+        print(f"{group.title}, {group.amount:,.0f} {name}\n{text(summary, name)}\n")
+    for axis, counts in tally(summaries).items():
         shown = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-        print(f"{reference} at equal {NAMES[axis]}: {shown}")
+        print(
+            f"{reference} at equal {AXIS_NAMES[axis]}: {shown}, of {sum(counts.values())} "
+            "comparisons"
+        )
     return 0
 
 
-def _tell(skipped: list[str]) -> None:
+def tell_skipped(skipped: list[str]) -> None:
+    """Name the lines that could not be used."""
     for sentence in skipped:
         print(f"skipped: {sentence}", file=sys.stderr)
     if skipped:

@@ -10,15 +10,16 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
-from hardstep.bench.methods import METHODS, check
-from hardstep.bench.protocol import Budget, run_method
+from hardstep.bench.methods import METHODS
+from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.records import Record, append
-from hardstep.bench.summary import summarize, text
+from hardstep.bench.summary import AXIS_NAMES, summarize, text
+from hardstep.bench.variants import WORDS
 from hardstep.cli import results
 from hardstep.errors import ConfigError
+from hardstep.names import check
 
 AMOUNTS = {"evals": 50_000.0, "time": 20.0}  # unless --budget is given; steps are the task's
-NAMES = {"steps": "steps", "evals": "evaluations", "time": "wall-clock time"}
 
 
 @dataclass(frozen=True)
@@ -44,33 +45,46 @@ def run_compare(options: CompareOptions) -> int:
         check(name, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
+    found = _all_runs(task, methods, budget, options)
+    if options.json:
+        print(json.dumps(found))
+    elif found:
+        name = AXIS_NAMES[options.match]
+        print(f"{task.title}, {task.data_name}, budget {budget.amount:,.0f} {name}")
+        print(text(summarize(found, _reference(found, methods)), name))
+    if options.picture is not None and found:
+        _draw(options.picture, task.title, found)
+    if len(found) < len(methods) * options.seeds:
+        kept = f", recorded in {options.records}" if options.records else ""
+        print(f"interrupted after {len(found)} runs{kept}", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _all_runs(
+    task: tasks.Task, methods: list[str], budget: Budget, options: CompareOptions
+) -> list[Record]:
+    """Every run; fewer if Ctrl-C comes between."""
     chosen = parse_options(options.options, methods)
     found: list[Record] = []
-    console = Console(stderr=True)
-    with Live(console=console, transient=True, auto_refresh=False) as live:
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
         for seed in range(options.seeds):
             for method in methods:
                 live.update(_progress(found, methods, method, seed, options), refresh=True)
-                record = run_method(
-                    task, options.data, method, seed, budget, chosen.get(method, {})
-                )
+                trial = Trial(task, method, seed, budget, chosen.get(method, {}))
+                try:
+                    record = run_trial(trial)
+                except KeyboardInterrupt:
+                    return found
                 found.append(record)
                 if options.records is not None:
                     append(options.records, record | results.provenance())
-    summary = summarize(found, methods[0])
-    if options.json:
-        print(json.dumps(found))
-    else:
-        print(f"{task.title}, {options.data}, budget {budget.amount:,.0f} {NAMES[options.match]}")
-        print(text(summary, NAMES[options.match]))
-    if options.picture is not None:
-        _draw(options.picture, task.title, found)
-    return 0
+    return found
 
 
 def budget_of(task: tasks.Task, axis: str, amount: float | None) -> Budget:
     """What was asked for; without an amount the task's steps, or what is usual on the axis."""
-    check(axis, NAMES, "axis")
+    check(axis, AXIS_NAMES, "axis")
     amount = AMOUNTS.get(axis, task.steps) if amount is None else amount
     return Budget(axis, amount)  # type: ignore[arg-type]  # checked above
 
@@ -81,26 +95,37 @@ def _progress(
     done = f"{len(found)} of {len(methods) * options.seeds} runs; now {method}, seed {seed}"
     if not found:
         return done
+    summary = summarize(found, _reference(found, methods))
+    return f"{text(summary, AXIS_NAMES[options.match])}\n{done}"
+
+
+def _reference(found: list[Record], methods: list[str]) -> str:
+    """The first method asked for, or the first that has run."""
     known = {record["method"] for record in found}
-    reference = methods[0] if methods[0] in known else found[0]["method"]
-    return f"{text(summarize(found, reference), NAMES[options.match])}\n{done}"
+    return methods[0] if methods[0] in known else str(found[0]["method"])
 
 
 def parse_options(given: list[str], methods: list[str]) -> dict[str, dict[str, Any]]:
-    """From `openai-es.sigma=0.1` to options by method."""
+    """From `openai-es.sigma=0.1` to options by method; words stay words."""
     chosen: dict[str, dict[str, Any]] = {}
     for item in given:
         name, equals, value = item.partition("=")
         method, dot, option = name.partition(".")
         if not equals or not dot:
             raise ConfigError(f"--option takes METHOD.NAME=VALUE, got {item!r}")
-        check(method, tuple(methods), "method of this comparison")
-        try:
-            number = float(value)
-        except ValueError:
-            raise ConfigError(f"--option {name} takes a number, got {value!r}") from None
-        chosen.setdefault(method, {})[option] = int(number) if number.is_integer() else number
+        check(method, methods, "method of this comparison")
+        chosen.setdefault(method, {})[option] = _value(method, option, value)
     return chosen
+
+
+def _value(method: str, option: str, value: str) -> Any:
+    if method == "polystep" and option in WORDS:
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        raise ConfigError(f"--option {method}.{option} takes a number, got {value!r}") from None
+    return int(number) if number.is_integer() else number
 
 
 def _draw(path: Path, title: str, found: list[Record]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
+from hardstep.cli.evaluate import restore
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.schedules import Length
@@ -38,8 +39,10 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     task = tasks.find(options.task, options.data)
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        model.load_state_dict(checkpoints.load(options.checkpoint)["model"])
-    examples = Batches(task.data(options.seed).train, task.batch_size, options.seed)
+        restore(model, checkpoints.load(options.checkpoint)["model"], options.checkpoint, task)
+    train = task.data(options.seed).train
+    size = min(task.batch_size, max(1, len(train) // 2))  # of small data two batches at least
+    examples = Batches(train, size, options.seed)
     batches = [Batch(*pair) for pair in islice(iter(examples), NUM_BATCHES)]
     settings = _settings(task.settings(task.steps), options)
     found = diagnose(model, batches, task.loss_fn, settings, options.seed)

@@ -1,12 +1,19 @@
 """`hardstep evaluate`: the selected weights of a checkpoint, scored again."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
+
+from torch import Tensor, nn
 
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.errors import CheckpointError
+from hardstep.tasks import Task
 from hardstep.training import checkpoints
+
+MOST_CHARACTERS = 300  # of torch's list of what does not fit
 
 
 def run_evaluate(path: Path, as_json: bool) -> int:
@@ -21,20 +28,32 @@ def run_evaluate(path: Path, as_json: bool) -> int:
     task = tasks.find(meta["task"], meta["data"])
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
-    model.load_state_dict(saved["best_weights"] or saved["model"])
+    restore(model, saved["best_weights"] or saved["model"], path, task)
     test = dataset.open_test()
-    result = {
-        **meta,
-        "step": int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"]),
-        "valid_accuracy": task.score(model, dataset.valid),
-        "test_accuracy": task.score(model, test),
-        "test_examples": len(test),
-    }
+    step = int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"])
+    valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
     if as_json:
-        print(json.dumps(result))
+        scores = {task.key("valid"): valid_score, task.key("test"): test_score}
+        print(json.dumps({**meta, "step": step, **scores, "test_examples": len(test)}))
     else:
-        print(f"test accuracy {100 * result['test_accuracy']:.1f} %  ({len(test):,} images)")
-        print(
-            f"validation    {100 * result['valid_accuracy']:.1f} %  (weights of {result['step']})"
-        )
+        names = (f"test {task.metric.name}", "validation")
+        width = max(map(len, names))
+        print(f"{names[0]:<{width}} {task.metric.shown(test_score)}  ({len(test):,} examples)")
+        print(f"{names[1]:<{width}} {task.metric.shown(valid_score)}  (weights of {step})")
     return 0
+
+
+def restore(model: nn.Module, weights: Mapping[str, Tensor], path: Path, task: Task) -> None:
+    """Give a task's model the weights of a checkpoint.
+
+    Raises:
+        CheckpointError: They are those of another model.
+    """
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = shorten(str(error), MOST_CHARACTERS, placeholder=" …")
+        raise CheckpointError(
+            f"{path} does not fit the model of {task.name}, which is another or was changed: "
+            f"{reason}"
+        ) from error

@@ -18,6 +18,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+TASKS = (
+    "snn, mlp (also called mnist), int8, binary, ternary, staircase, argmax, moe, or a task of "
+    "your own: path/to/file.py:name."
+)
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -36,7 +41,7 @@ def _root(
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    task: Annotated[str, typer.Argument(help=TASKS)],
     data: Annotated[
         str,
         typer.Option(
@@ -72,7 +77,7 @@ def evaluate(
 
 @app.command()
 def compare(
-    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    task: Annotated[str, typer.Argument(help=TASKS)],
     data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
     methods: Annotated[
         str,
@@ -105,7 +110,7 @@ def compare(
 
 @app.command()
 def tune(
-    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    task: Annotated[str, typer.Argument(help=TASKS)],
     method: Annotated[str, typer.Option(help="As in compare.")] = "polystep",
     data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
     match: Annotated[str, typer.Option(help="What the budget is: steps, evals or time.")] = "evals",
@@ -154,7 +159,7 @@ def maxsat(
 
 @app.command()
 def diagnose(
-    task: Annotated[str, typer.Argument(help="snn, mlp, int8, staircase, argmax or moe.")],
+    task: Annotated[str, typer.Argument(help=TASKS)],
     data: Annotated[str, typer.Option(help="digits or mnist.")] = "digits",
     seed: Annotated[int, typer.Option(help="Of the weights, the sample and the trials.")] = 0,
     temperature: Annotated[float | None, typer.Option(help="Yours, if not the task's.")] = None,
@@ -190,6 +195,20 @@ def theory(
     from hardstep.cli.theory import TheoryOptions, run_theory
 
     raise typer.Exit(run_theory(TheoryOptions(full, only, trained, seed, json, html)))
+
+
+@app.command()
+def report(
+    records: Annotated[
+        list[Path], typer.Argument(help="Files that `bench run`, `compare` or `tune` wrote.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
+    reference: Annotated[str, typer.Option(help="Compared with every other one.")] = "polystep",
+) -> None:
+    """Write one page with tables, curves and ablations from records."""
+    from hardstep.cli.report import ReportOptions, run_report
+
+    raise typer.Exit(run_report(ReportOptions(records, out, reference)))
 
 
 bench = typer.Typer(help="Suites of comparisons, recorded run by run.", no_args_is_help=True)

@@ -1,6 +1,7 @@
 """`hardstep train`: one run, from data to picture."""
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.cli import results
+from hardstep.cli.evaluate import restore
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
+from hardstep.tasks.files import is_address, run_name
 from hardstep.training import (
+    ACCURACY,
     INTERRUPTED,
     Checkpoint,
     FitResult,
@@ -45,17 +49,20 @@ class TrainOptions:
 def run_train(options: TrainOptions) -> int:
     """Train, score, draw, report; returns the exit code."""
     task = tasks.find(options.task, options.data)
-    folder = _folder(options)
+    folder = _folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
-        steps = _resumed_steps(options, folder)
+        saved = checkpoints.load(folder / CHECKPOINT)
+        steps = _resumed_steps(task, saved.get("meta", {}), options, folder)
         if (folder / RESULT).exists():
-            return _report(json.loads((folder / RESULT).read_text()), folder, options)
+            return _report(task, _finished(task, folder), folder, options)
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
+    if options.resume:
+        restore(model, saved["model"], folder / CHECKPOINT, task)
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
     _announce(task, optimizer, steps, folder)
-    meta = {"task": task.name, "data": options.data, "seed": options.seed, "steps": steps}
+    meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
     outcome = fit(
         model,
@@ -73,17 +80,16 @@ def run_train(options: TrainOptions) -> int:
         resume=options.resume,
     )
     if outcome.stopped == INTERRUPTED:
-        return _interrupted(outcome, folder, options)
+        return _interrupted(task, outcome, folder, meta)
     result = _result(task, dataset, model, outcome, meta)
-    with checkpoints.replacing(folder / RESULT) as temporary:
-        temporary.write_text(json.dumps(result, indent=2) + "\n")
+    _write(folder / RESULT, result)
     _draw(task, dataset, model, folder, result)
     if options.coverage:
         print(optimizer.coverage(), file=sys.stderr)
-    return _report(result, folder, options)
+    return _report(task, result, folder, options)
 
 
-def _folder(options: TrainOptions) -> Path:
+def _folder(task: Task, options: TrainOptions) -> Path:
     """The run's folder: as asked, or a free one under runs/."""
     if options.out is not None:
         if not options.resume and (options.out / CHECKPOINT).exists():
@@ -92,7 +98,7 @@ def _folder(options: TrainOptions) -> Path:
                 "another --out"
             )
         return options.out
-    stem = f"{options.task}-{options.data}-seed{options.seed}"
+    stem = f"{run_name(task)}-seed{options.seed}"
     number, folder = 1, Path("runs") / stem
     while (folder / CHECKPOINT).exists():
         number += 1
@@ -104,10 +110,9 @@ def _folder(options: TrainOptions) -> Path:
     return folder
 
 
-def _resumed_steps(options: TrainOptions, folder: Path) -> int:
+def _resumed_steps(task: Task, meta: dict[str, Any], options: TrainOptions, folder: Path) -> int:
     """The number of steps of the run to resume, after checking that it is the one asked for."""
-    meta = checkpoints.load(folder / CHECKPOINT).get("meta", {})
-    asked = {"task": options.task, "data": options.data, "seed": options.seed}
+    asked = {"task": task.name, "data": task.data_name, "seed": options.seed}
     asked |= {} if options.steps is None else {"steps": options.steps}
     for name, value in asked.items():
         if meta.get(name) != value:
@@ -118,11 +123,22 @@ def _resumed_steps(options: TrainOptions, folder: Path) -> int:
     return int(meta["steps"])
 
 
+def _finished(task: Task, folder: Path) -> dict[str, Any]:
+    """The result of a run that has nothing left to do."""
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+    if task.key("test") not in result:
+        raise CheckpointError(
+            f"{folder} holds a finished run that was not scored by {task.metric.name}, the metric "
+            f"of {task.name} now; train again with another --out"
+        )
+    return result
+
+
 def _resume_line(meta: dict[str, Any], folder: Path) -> str:
-    return (
-        f"{results.program()} train {meta.get('task')} --data {meta.get('data')} "
-        f"--seed {meta.get('seed')} --out {folder} --resume"
-    )
+    name = str(meta.get("task"))
+    data = [] if is_address(name) else ["--data", str(meta.get("data"))]
+    parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
+    return f"{results.program()} {shlex.join([*parts, '--resume'])}"
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
@@ -139,19 +155,25 @@ def _result(
     task: Task, dataset: DataSet, model: Any, outcome: FitResult, meta: dict[str, Any]
 ) -> dict[str, Any]:
     test = dataset.open_test()
-    accuracy = task.score(model, test)
+    score = task.score(model, test)
     assert outcome.best is not None
     return {
         **meta,
-        "test_accuracy": accuracy,
+        **({} if task.metric == ACCURACY else {"metric": task.metric.described()}),
+        task.key("test"): score,
         "test_examples": len(test),
-        "valid_accuracy": outcome.best.value,
+        task.key("valid"): outcome.best.value,
         "selected_step": outcome.best.step,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
         **results.provenance(),
     }
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    with checkpoints.replacing(path) as temporary:
+        temporary.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[str, Any]) -> None:
@@ -161,13 +183,16 @@ def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[s
         print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
         return
     log = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
-    draw(folder / PICTURE, task.title, model, dataset.valid, log, result)
+    draw(folder / PICTURE, task, model, dataset.valid, log, result)
 
 
-def _interrupted(outcome: FitResult, folder: Path, options: TrainOptions) -> int:
-    meta = {"task": options.task, "data": options.data, "seed": options.seed}
+def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
     best = outcome.best
-    known = f"best validation {100 * best.value:.1f} % at step {best.step}" if best else "no score"
+    known = (
+        f"best validation {task.metric.shown(best.value)} at step {best.step}"
+        if best
+        else "no score"
+    )
     print(
         f"interrupted after {outcome.steps} steps; {known}; everything is in {folder}\n"
         f"go on with: {_resume_line(meta, folder)}",
@@ -176,25 +201,29 @@ def _interrupted(outcome: FitResult, folder: Path, options: TrainOptions) -> int
     return 130
 
 
-def _report(result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
+def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
     files = {"checkpoint": CHECKPOINT, "log": LOG, "picture": PICTURE}
     paths = {name: str(folder / file) for name, file in files.items() if (folder / file).exists()}
     if options.json:
         print(json.dumps(result | paths))
         return 0
     minutes, seconds = divmod(round(result["seconds"]), 60)
-    right = round(result["test_accuracy"] * result["test_examples"])
-    rate = result["evaluations"] / result["seconds"]
+    test, valid = (result[task.key(part)] for part in ("test", "valid"))
+    num = f"{result['test_examples']:,}"
+    if task.metric == ACCURACY:
+        num = f"{round(test * result['test_examples']):,} of {num}"
     rows = {
-        "test accuracy": f"{100 * result['test_accuracy']:.1f} %  ({right:,} of "
-        f"{result['test_examples']:,} images no step and no choice has seen)",
-        "validation": f"{100 * result['valid_accuracy']:.1f} %  at step "
-        f"{result['selected_step']} of {result['steps']}, whose weights are the result",
-        "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s ({rate:,.0f}/s)",
+        f"test {task.metric.name}": f"{task.metric.shown(test)}  ({num} examples no step and no choice "
+        "has seen)",
+        "validation": f"{task.metric.shown(valid)}  at step {result['selected_step']} of "
+        f"{result['steps']}, whose weights are the result",
+        "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
+        f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
         "score again": f"{results.program()} evaluate {folder / CHECKPOINT}",
         "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
     }
+    width = 1 + max(map(len, rows))
     for name, text in rows.items():
-        print(f"{name:<14}{text}")
+        print(f"{name:<{width}}{text}")
     return 0

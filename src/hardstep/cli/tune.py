@@ -1,15 +1,20 @@
 """`hardstep tune`: the two-stage sweep of a method on a task, judged on validation."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hardstep import tasks
-from hardstep.bench.methods import METHODS, check
-from hardstep.bench.records import append
-from hardstep.bench.tuning import Tried, tune
-from hardstep.cli import results
+from hardstep.bench.cells import Cell, Job
+from hardstep.bench.methods import METHODS
+from hardstep.bench.records import Record, append, load
+from hardstep.bench.running import Progress, carry_out
+from hardstep.bench.summary import shown_score
+from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import budget_of
+from hardstep.names import check
 
 
 @dataclass(frozen=True)
@@ -28,32 +33,45 @@ class TuneOptions:
 
 
 def run_tune(options: TuneOptions) -> int:
-    """Try eighteen configurations and print them, the best last."""
+    """Try eighteen configurations and print them, then the best; recorded ones are not repeated."""
     check(options.method, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
-
-    def watch(tried: Tried) -> None:
-        if options.records is not None:
-            for record in tried.records:
-                append(options.records, {**record, "tuning": tried.stage, **results.provenance()})
-        if not options.json:
-            print(
-                f"stage {tried.stage}  valid {100 * tried.valid:6.2f} %  {shown(tried)}", flush=True
-            )
-
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    found = tune(task, options.data, options.method, budget, seeds, watch)
-    best = found[0]
-    if options.json:
-        print(json.dumps({"options": best.options, "valid": best.valid, "tried": len(found)}))
-    else:
-        flags = " ".join(f"--option {options.method}.{k}={v:.4g}" for k, v in best.options.items())
-        print(f"best of {len(found)} on validation: {100 * best.valid:.2f} %  {shown(best)}")
-        print(f"compare with: hardstep compare {options.task} --match {options.match} {flags}")
+    seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
+    cell = Cell(task.name, task.data_name, options.method, budget, (), sweep=seeds,
+                sweep_amount=budget.amount)  # fmt: skip
+    loaded = load(options.records) if options.records else None
+    tell_skipped(loaded.skipped if loaded else [])
+    progress = Progress([cell], loaded.records if loaded else [])
+    try:
+        for job, record in carry_out(progress):
+            if options.records is not None:
+                append(options.records, record)
+            if not options.json:
+                print(_line(job, record), flush=True)
+    except KeyboardInterrupt:
+        again = f"; the same command goes on ({options.records})" if options.records else ""
+        print(f"interrupted{again}", file=sys.stderr)
+        return 130
+    _report(cell, progress, options)
     return 0
 
 
-def shown(tried: Tried) -> str:
+def _line(job: Job, record: Record) -> str:
+    score = f"valid {shown_score(record, 'valid'):>8}"
+    return f"stage {job.stage}  seed {job.seed}  {score}  {shown(dict(job.options))}"
+
+
+def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
+    best, tried = dict(cell.chosen(progress.known)), cell.size
+    if options.json:
+        print(json.dumps({"options": best, "tried": tried}))
+        return
+    flags = " ".join(f"--option {options.method}.{k}={v:.6g}" for k, v in best.items())
+    print(f"best of {tried} runs on validation: {shown(best)}")
+    print(f"compare with: hardstep compare {options.task} --match {options.match} {flags}")
+
+
+def shown(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in tried.options.items())
+    return ", ".join(f"{name} {value:.4g}" for name, value in options.items())

@@ -5,6 +5,7 @@ from hardstep.data.base import DataSet, Split, concatenate, hold_out
 from hardstep.data.batches import Batches
 from hardstep.data.digits import digits, digits_and_negatives, load_digits
 from hardstep.data.idx import read_idx
+from hardstep.data.tensors import from_tensors
 from hardstep.data.vision import fashion_mnist, mnist, mnist_and_fashion
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "digits_and_negatives",
     "download",
     "fashion_mnist",
+    "from_tensors",
     "hold_out",
     "load_digits",
     "locate",

@@ -53,7 +53,8 @@ def locate(archive: Archive) -> Path:
     except (OSError, http.client.HTTPException, DataError) as error:
         raise DataError(
             f"{archive.name}: looked for {', '.join(archive.checksums)} in "
-            f"{' and '.join(map(str, folders))}, and {archive.mirror} did not help ({error}); "
+            f"{' and '.join(map(str, folders))}{'' if provided else ' (HARDSTEP_DATA is not set)'},"
+            f" and could not fetch them from {archive.mirror} ({error}); get them there yourself, "
             f"put the files in a folder {archive.name}/ and set HARDSTEP_DATA to its parent"
         ) from error
     return cached

@@ -15,7 +15,12 @@ from hardstep.seeds import generator
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples that are used together: inputs (N, ...) float and labels (N,) long."""
+    """Examples that are used together.
+
+    Args:
+        inputs: (N, ...), floating point; torch.long where they are indices, such as words.
+        labels: torch.long (N,) for classes, floating point (N, ...) for numbers to predict.
+    """
 
     inputs: Tensor
     labels: Tensor
@@ -23,10 +28,16 @@ class Split:
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
             raise DataError(f"Split: {len(self.inputs)} inputs but {len(self.labels)} labels")
-        if not self.inputs.is_floating_point():
-            raise DataError(f"Split: inputs must be floating point, got {self.inputs.dtype}")
-        if self.labels.dtype != torch.long:
-            raise DataError(f"Split: labels must be torch.long, got {self.labels.dtype}")
+        if not _usable(self.inputs):
+            raise DataError(
+                "Split: inputs must be floating point, or torch.long for indices, got "
+                f"{self.inputs.dtype}"
+            )
+        if not _usable(self.labels):
+            raise DataError(
+                "Split: labels must be torch.long for classes, or floating point for numbers, got "
+                f"{self.labels.dtype}"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -36,11 +47,23 @@ class Split:
         return Split(self.inputs[index], self.labels[index])
 
 
+def _usable(values: Tensor) -> bool:
+    return values.is_floating_point() or values.dtype == torch.long
+
+
 class DataSet:
-    """Train and validation parts to use freely, and a test part to open once."""
+    """Train and validation parts to use freely, and a test part to open once.
+
+    Args:
+        name: What it is called.
+        train: To learn from.
+        valid: To choose by.
+        test: Handed out once.
+        num_classes: How many classes; None where labels are numbers.
+    """
 
     def __init__(
-        self, name: str, train: Split, valid: Split, test: Split, num_classes: int
+        self, name: str, train: Split, valid: Split, test: Split, num_classes: int | None = None
     ) -> None:
         self.name = name
         self.train = train
@@ -69,9 +92,10 @@ class DataSet:
         return self._test
 
     def __repr__(self) -> str:
+        classes = "" if self.num_classes is None else f", {self.num_classes} classes"
         return (
             f"DataSet({self.name}: {len(self.train)} train, {len(self.valid)} valid, "
-            f"{len(self._test)} test, {self.num_classes} classes)"
+            f"{len(self._test)} test{classes})"
         )
 
 

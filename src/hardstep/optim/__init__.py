@@ -5,7 +5,15 @@ from hardstep.optim.coverage import Condition, Coverage, Statistics
 from hardstep.optim.minimization import MinimizeResult, minimize
 from hardstep.optim.optimizer import PolyStep
 from hardstep.optim.report import StepReport
-from hardstep.optim.rules import Absorb, AdaptiveProbes, Momentum, PlanReuse, Rule, WeightDecay
+from hardstep.optim.rules import (
+    Absorb,
+    AdaptiveProbes,
+    Momentum,
+    PlanReuse,
+    Rule,
+    WeightDecay,
+    WeightMomentum,
+)
 from hardstep.optim.settings import Settings
 from hardstep.optim.step import Proposal, Reach, advance, propose
 
@@ -27,6 +35,7 @@ __all__ = [
     "StepReport",
     "SuccessRadius",
     "WeightDecay",
+    "WeightMomentum",
     "advance",
     "minimize",
     "propose",

@@ -28,7 +28,7 @@ from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, coverage
 from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
-from hardstep.optim.rules import Context
+from hardstep.optim.rules import Changes, Context
 from hardstep.optim.settings import Settings, describe
 from hardstep.optim.step import Proposal, Reach, advance, propose
 from hardstep.schedules import length_at, temperature_at
@@ -313,7 +313,11 @@ class PolyStep:
         """Change the tensors and everything that follows them."""
         step = self._state.step
         flat = self.particles.to_coordinates(displacement)
-        changes = self.subspace.expand(flat)
+        changes: Changes = self.subspace.expand(flat)
+        memories = []
+        for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
+            changes, memory = rule.shape_weights(changes, memory, step)
+            memories.append(memory)
         with torch.no_grad():
             for name, change in changes.items():
                 self.tensors[name].add_(change)
@@ -321,14 +325,17 @@ class PolyStep:
             step=step + 1,
             coordinates=self._state.coordinates + displacement,
             previous_move=displacement,
+            rules=tuple(memories),
         )
-        absorbs = any(rule.absorbs(step) for rule in self.settings.rules)
-        if self.subspace.commit(step, flat) or absorbs:
+        redrawn = self.subspace.commit(step, flat)
+        if any(rule.absorbs(step) for rule in self.settings.rules):
             self.forget()
+        elif redrawn:
+            self._state = states.forget(self._state, self.settings.rules, weights_too=False)
 
     def forget(self) -> None:
         """Drop what is remembered of past moves: velocities, averages, directions, potentials."""
-        self._state = states.forget(self._state, self.settings.rules)
+        self._state = states.forget(self._state, self.settings.rules, weights_too=True)
 
     # -- saving -----------------------------------------------------------------------------
 

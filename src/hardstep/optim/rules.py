@@ -5,7 +5,7 @@ A rule is a setting plus a state (a dict of tensors): `init` makes the state, `s
 answer rows without evaluations (`recall`, `remember`), make everything forget (`absorbs`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,6 +17,7 @@ from hardstep.optim.step import Proposal, propose
 from hardstep.schedules import Schedule, value_at
 
 RuleState = dict[str, Tensor]
+Changes = Mapping[str, Tensor]  # to every searched tensor, by name
 
 
 class Context(NamedTuple):
@@ -31,6 +32,7 @@ class Rule:
     """A rule that does nothing; the others override what they need."""
 
     reuses: ClassVar[bool] = False  # old losses or plans stand in for new ones: no jitter
+    of_weights: ClassVar[bool] = False  # its state is of the weights and outlives coordinates
 
     def init(self, move: Tensor) -> RuleState:
         """The state before the first move, for moves shaped like `move` (P, d_p)."""
@@ -41,6 +43,13 @@ class Rule:
         """The move to make instead, and the next state."""
         del context
         return move, state
+
+    def shape_weights(
+        self, changes: Changes, state: RuleState, step: int
+    ) -> tuple[Changes, RuleState]:
+        """What to add to the weights instead of the move's changes, and the next state."""
+        del step
+        return changes, state
 
     def absorbs(self, step: int) -> bool:
         """Whether everything remembered is dropped after this step."""
@@ -93,6 +102,40 @@ class Momentum(Rule):
         _fraction(f"Momentum: beta at step {context.step}", beta)
         velocity = beta * state["velocity"] + move
         return velocity, {"velocity": velocity}
+
+
+@dataclass(frozen=True, slots=True)
+class WeightMomentum(Rule):
+    """v ← βv + Π·move; the weights move by v. β may be scheduled.
+
+    With fixed directions this is `Momentum`. With directions redrawn every few steps `Momentum`
+    would forget at each redraw, while this one adds up what successive small subspaces found, so
+    that a step follows an average over many more directions than it probes.
+    """
+
+    beta: Schedule = 0.9
+
+    of_weights: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.beta):
+            _fraction("WeightMomentum: beta", self.beta)
+
+    def shape_weights(
+        self, changes: Changes, state: RuleState, step: int
+    ) -> tuple[Changes, RuleState]:
+        """The new velocity, which is the change."""
+        beta = value_at(self.beta, step)
+        _fraction(f"WeightMomentum: beta at step {step}", beta)
+        velocity = {
+            name: change if _velocity(name) not in state else beta * state[_velocity(name)] + change
+            for name, change in changes.items()
+        }
+        return velocity, {_velocity(name): value for name, value in velocity.items()}
+
+
+def _velocity(name: str) -> str:
+    return f"velocity {name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,21 @@ def fresh(shape: tuple[int, int], rules: Sequence[Rule], like: Tensor) -> State:
     return State(0, 0, zero, zero, memories, None, Statistics())
 
 
-def forget(state: State, rules: Sequence[Rule]) -> State:
-    """Coordinates restart: no displacement, directions, velocities, averages or potentials."""
+def forget(state: State, rules: Sequence[Rule], weights_too: bool) -> State:
+    """Coordinates restart: no displacement, directions, velocities, averages or potentials.
+
+    What rules remember of the weights stays unless `weights_too`.
+    """
     clean = fresh((len(state.coordinates), state.coordinates.shape[1]), rules, state.coordinates)
+    memories = (
+        memory if rule.of_weights and not weights_too else empty
+        for rule, memory, empty in zip(rules, state.rules, clean.rules, strict=True)
+    )
     return clean._replace(
-        step=state.step, evaluations=state.evaluations, statistics=state.statistics
+        step=state.step,
+        evaluations=state.evaluations,
+        statistics=state.statistics,
+        rules=tuple(memories),
     )
 
 
@@ -100,5 +110,5 @@ def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) 
 
 def _rule_state(saved: Mapping[str, Tensor], device: torch.device) -> RuleState:
     """Moves and directions follow the model's device; per-row records stay on the CPU."""
-    on_device = {"velocity", "average", "directions"}
-    return {k: (v.to(device) if k in on_device else v).clone() for k, v in saved.items()}
+    on_device = {"velocity", "average", "directions"}  # the first word of a name
+    return {k: (v.to(device) if k.split()[0] in on_device else v).clone() for k, v in saved.items()}

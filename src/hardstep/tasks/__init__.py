@@ -1,25 +1,43 @@
-"""Tasks by name."""
+"""Tasks by name, and tasks of one's own by file: `path/to/file.py:name`."""
 
 from hardstep.errors import ConfigError
+from hardstep.names import check
+from hardstep.tasks import files
 from hardstep.tasks.base import Task
 from hardstep.tasks.digits import TASKS as DIGITS_TASKS
 from hardstep.tasks.mnist import TASKS as MNIST_TASKS
 
 BY_DATA = {"digits": DIGITS_TASKS, "mnist": MNIST_TASKS}
+OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
+DEFAULT_DATA = "digits"  # of commands
 
 
-def find(name: str, data: str = "digits") -> Task:
-    """The task of that name on that data.
+def find(name: str, data: str = DEFAULT_DATA) -> Task:
+    """The task of that name on that data, or the one that a file defines.
+
+    Args:
+        name: A name of ours, `file.py:name`, or `file.py` if it defines a single task.
+        data: Of our tasks; one from a file brings its own.
+
+    Returns:
+        The task. Its `name` finds it again, and `data_name` is what its data are called.
 
     Raises:
-        ConfigError: There is none; the message lists what there is.
+        ConfigError: There is none, and the message says what there is; or the file is at fault.
     """
-    if data not in BY_DATA:
-        raise ConfigError(f"unknown data {data!r}; there is {', '.join(sorted(BY_DATA))}")
+    if files.is_address(name):
+        task = files.load(name)
+        if data not in (DEFAULT_DATA, task.data_name):
+            raise ConfigError(
+                f"{task.name} brings its own data ({task.data_name!r}), so data {data!r} cannot be "
+                "chosen for it; leave --data out"
+            )
+        return task
+    check(data, sorted(BY_DATA), "data set")
     tasks = BY_DATA[data]
-    if name not in tasks:
-        raise ConfigError(f"unknown task {name!r}; the tasks are {', '.join(sorted(tasks))}")
+    name = OTHER_NAMES.get(name, name)
+    check(name, sorted(tasks), "task")
     return tasks[name]
 
 
-__all__ = ["BY_DATA", "Task", "find"]
+__all__ = ["BY_DATA", "OTHER_NAMES", "Task", "find"]

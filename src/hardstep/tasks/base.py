@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hardstep.data import Batches, DataSet, Split
+from hardstep.errors import ConfigError
 from hardstep.optim import Settings
+from hardstep.presets import general
 from hardstep.training import ACCURACY, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
@@ -29,18 +31,31 @@ class Task:
         loss_fn: Of (output, target).
         metric: What is reported and selected on.
         twin: A new smooth twin of the model, for methods that need gradients.
+        data_name: What the data are called in records.
     """
 
     name: str
     title: str
     data: Callable[[int], DataSet]
     model: Callable[[], nn.Module]
-    settings: Callable[[int], Settings]
-    steps: int
+    settings: Callable[[int], Settings] = general
+    steps: int = 200
     batch_size: int = 128
     loss_fn: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
     metric: Metric = ACCURACY
     twin: Callable[[], nn.Module] | None = None
+    data_name: str = "own"
+
+    def __post_init__(self) -> None:
+        for name in ("data", "model", "settings", "loss_fn"):
+            if not callable(getattr(self, name)):
+                kind = type(getattr(self, name)).__name__
+                raise ConfigError(f"Task {self.name}: {name} must be a function, got {kind}")
+        for name in ("steps", "batch_size"):
+            if not getattr(self, name) >= 1:
+                raise ConfigError(
+                    f"Task {self.name}: {name} must be at least 1, got {getattr(self, name)}"
+                )
 
     def score(self, model: nn.Module, split: Split) -> float:
         """The metric on a split."""
@@ -54,3 +69,7 @@ class Task:
         each of them in thousands of probes; so even a short run spends its time on training.
         """
         return max(1, steps // VALIDATIONS, len(valid) // self.batch_size)
+
+    def key(self, part: str) -> str:
+        """What the score of a part is called in results: `test_accuracy`, `valid_mse`."""
+        return f"{part}_{self.metric.name.replace(' ', '_')}"

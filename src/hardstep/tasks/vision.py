@@ -1,4 +1,4 @@
-"""The six hard architectures on flat images; a data set adds its sizes and settings."""
+"""The hard architectures on flat images; a data set adds its sizes and settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ class Images:
     """What an architecture needs to know of its data; nothing is read before `load` is called."""
 
     load: Callable[[int], DataSet]
+    name: str  # on the command line
     contents: str
     pixels: int
     classes: int
@@ -38,6 +39,13 @@ _ARCHITECTURES = {
     "mlp": _Architecture(hard.mlp, "ReLU network {pixels}–{hidden}–{classes}"),
     "int8": _Architecture(
         hard.int8_mlp, "{pixels}–{hidden}–{hidden}–{classes} with an INT8 middle layer"
+    ),
+    "binary": _Architecture(
+        hard.binary_mlp, "{pixels}–{hidden}–{hidden}–{classes} with a middle layer of signs"
+    ),
+    "ternary": _Architecture(
+        hard.ternary_mlp,
+        "{pixels}–{hidden}–{hidden}–{classes} with a middle layer of −1, 0 and 1",
     ),
     "staircase": _Architecture(
         hard.staircase_mlp,
@@ -72,4 +80,5 @@ def image_task(
         steps=steps,
         batch_size=batch_size,
         twin=partial(architecture.build, images.pixels, hidden, images.classes, smooth=True),
+        data_name=images.name,
     )

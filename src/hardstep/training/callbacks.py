@@ -202,5 +202,4 @@ class ProgressBar(Callback):
 
     @staticmethod
     def _shown(run: Run, score: Score) -> str:
-        percent = run.metric is not None and run.metric.percent
-        return f"{100 * score.value:.1f} %" if percent else f"{score.value:.4g}"
+        return f"{score.value:.4g}" if run.metric is None else run.metric.shown(score.value)

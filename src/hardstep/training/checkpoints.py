@@ -22,14 +22,16 @@ class Checkpoint:
 
     Args:
         path: The file.
-        every_seconds: Saved at the first step end after this long, at validations, at the end
-            and when interrupted.
+        every_seconds: Saved at the first step end after this long, at the end and when
+            interrupted.
         meta: Anything of numbers, strings, lists and dicts to keep with it.
+        at_validations: Also then.
     """
 
     path: Path | str
     every_seconds: float = 10.0
     meta: Mapping[str, Any] = field(default_factory=dict)
+    at_validations: bool = True
 
 
 @contextmanager

@@ -186,7 +186,7 @@ class _Session:
         every = self.validation.every if self.validation else None
         if every is not None and run.step % every == 0:
             self._validate()
-        elif self.checkpoint and self._due(self.checkpoint):
+        if self.checkpoint and self._due(self.checkpoint):
             self._save()
 
     def _check_start(self, report: StepReport) -> None:
@@ -210,7 +210,8 @@ class _Session:
         score = run.record(mean_score(run.model, self.validation.batches, function))
         for callback in self.callbacks:
             callback.on_validation(run, score)
-        self._save()
+        if self.checkpoint and self.checkpoint.at_validations:
+            self._save()
 
     def _finish(self) -> None:
         run = self.run

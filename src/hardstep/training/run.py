@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,18 @@ class Metric:
     higher_is_better: bool = False
     percent: bool = False
 
+    def shown(self, value: float) -> str:
+        """A score, for reading."""
+        return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
+
+    def described(self) -> dict[str, Any]:
+        """What records say of it."""
+        return {
+            "name": self.name,
+            "higher_is_better": self.higher_is_better,
+            "percent": self.percent,
+        }
+
 
 def _accuracy(output: Tensor, target: Tensor) -> Tensor:
     return (output.argmax(dim=-1) == target).double().mean()
@@ -46,6 +58,7 @@ class Score:
     value: float
     evaluations: int
     seconds: float
+    cpu_seconds: float = 0.0  # of this process, all threads
 
 
 @dataclass
@@ -63,7 +76,9 @@ class Run:
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     stopped: str = ""  # why, once it has
     seconds_before: float = 0.0
+    cpu_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)
+    cpu_started: float = field(default_factory=time.process_time)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     @property
@@ -76,6 +91,11 @@ class Run:
         """Time spent, earlier sessions included."""
         return self.seconds_before + time.perf_counter() - self.started
 
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time spent by this process, earlier sessions included."""
+        return self.cpu_before + time.process_time() - self.cpu_started
+
     def stop(self, reason: str) -> None:
         """End the run after this step."""
         self.stopped = self.stopped or reason
@@ -87,7 +107,8 @@ class Run:
 
     def record(self, value: float) -> Score:
         """Take in a validation; the weights are kept if it is the best so far."""
-        score = Score(self.step, value, self.optimizer.evaluations, self.seconds)
+        spent = (self.optimizer.evaluations, self.seconds, self.cpu_seconds)
+        score = Score(self.step, value, *spent)
         self.history.append(score)
         if self.best is None or self._better(value, self.best.value):
             self.best = score
@@ -111,6 +132,7 @@ class Run:
             "epoch": self.epoch,
             "batch": self.batch,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "stopped": self.stopped,
             "total_steps": self.total_steps,
         }
@@ -124,11 +146,12 @@ class Run:
         self.history = [Score(*row) for row in saved["history"]]
         self.epoch, self.batch = int(saved["epoch"]), int(saved["batch"])
         self.seconds_before = float(saved["seconds"])
-        self.started = time.perf_counter()
+        self.cpu_before = float(saved.get("cpu_seconds", 0.0))  # not in checkpoints before 0.2
+        self.started, self.cpu_started = time.perf_counter(), time.process_time()
 
 
 def _as_list(score: Score) -> list[float]:
-    return [score.step, score.value, score.evaluations, score.seconds]
+    return list(astuple(score))
 
 
 def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

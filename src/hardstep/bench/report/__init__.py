@@ -1,0 +1,6 @@
+"""One page from records: tables, curves, ablations, and where every number came from."""
+
+from hardstep.bench.report.contents import Contents, gather
+from hardstep.bench.report.page import render
+
+__all__ = ["Contents", "gather", "render"]

@@ -1,0 +1,187 @@
+"""The page itself: one file, no network, readable on a phone, in the dark and on paper."""
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from importlib.resources import files
+from itertools import groupby
+
+from hardstep import __version__
+from hardstep.bench.report.contents import Contents, Table
+from hardstep.bench.report.figures import chart_frame, charts, study_figure
+from hardstep.bench.report.markup import Markup, count, element, embedded, join
+from hardstep.bench.report.sources import source_sections
+from hardstep.bench.report.tables import comparison_table, tally_table
+
+AXES = {"steps": "steps", "evaluations": "evaluations", "seconds": "wall-clock"}
+FIRST_AXIS = "evaluations"  # steps would flatter methods whose steps are dear
+
+
+def render(contents: Contents) -> str:
+    """The whole page; the same contents give the same bytes."""
+    script, style = _asset("page.js"), _asset("page.css")
+    sections = [
+        ("summary", "Summary", _summary(contents)),
+        ("tasks", "Results by task", _tasks(contents)),
+        ("curves", "Learning curves", _curves(contents)),
+        ("ablations", "Ablations", _ablations(contents)),
+        ("sources", "Settings and provenance", _sources(contents)),
+    ]
+    shown = [section for section in sections if section[2]]
+    links = [element("a", title, href=f"#{name}") for name, title, _ in shown]
+    body = [
+        element("section", element("h2", title), *inside, id=name) for name, title, inside in shown
+    ]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            _policy(script),
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            element("title", f"hardstep report: {_tasks_named(contents)}"),
+            f"<style>{style}</style>\n</head>\n<body>",
+            element("header", element("h1", "Methods compared"), element("nav", *links)),
+            element("main", *body),
+            element("footer", f"Written by hardstep {__version__} from records of runs."),
+            f'<script type="application/json" id="data">{embedded(charts(contents))}</script>',
+            f"<script>{script}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Forbids every request, and every script but ours."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    rules = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
+
+
+def _tasks_named(contents: Contents) -> str:
+    return ", ".join(sorted({run.task for run in contents.runs}))
+
+
+def _summary(contents: Contents) -> list[Markup]:
+    runs = contents.runs
+    compared = sum(len(table.runs) for table in contents.tables)
+    facts = [
+        ("run", "runs", len(runs)),
+        ("task", "tasks", len({(run.task, run.data) for run in runs})),
+        ("method", "methods", len({run.method for run in runs})),
+        ("seed", "seeds", len({run.seed for run in runs})),
+        ("record skipped", "records skipped", len(contents.skipped)),
+    ]
+    numbers = [
+        element("div", element("dt", one if number == 1 else several), element("dd", count(number)))
+        for one, several, number in facts
+    ]
+    purposes = (
+        f"{count(compared)} runs compare methods, "
+        f"{count(sum(len(study.runs) for study in contents.studies))} belong to ablations, "
+        f"{count(len(contents.tuning))} tuned settings on validation and are not in the tables."
+    )
+    if contents.repeated:
+        purposes += f" {count(contents.repeated)} runs were recorded again; the last one counts."
+    return [
+        element("dl", *numbers, class_="numbers"),
+        element("p", purposes),
+        *_skipped(contents.skipped),
+        *_verdicts(contents),
+    ]
+
+
+def _skipped(sentences: Iterable[str]) -> list[Markup]:
+    items = [element("li", sentence) for sentence in sentences]
+    if not items:
+        return []
+    return [element("details", element("summary", "What was skipped"), element("ul", *items))]
+
+
+def _verdicts(contents: Contents) -> list[Markup]:
+    if not contents.tables:
+        return []
+    comparisons = sum(tally.total.total() for tally in contents.tallies)
+    explanation = join(
+        element("b", f"{contents.reference} against each rival. "),
+        f"A win is a task and budget at which the test score of {contents.reference} was better "
+        "than the rival's with every seed both have; a loss, at which it was worse with every "
+        f"seed; all else is a tie. {count(comparisons)} comparisons were made; p-values are not "
+        "corrected for that.",
+    )
+    tables = [tally_table(tally, contents.reference) for tally in contents.tallies]
+    return [element("p", explanation), element("div", *tables, class_="tallies")]
+
+
+def _tasks(contents: Contents) -> list[Markup]:
+    if not contents.tables:
+        return []
+    reference = contents.reference
+    explanation = (
+        "Scores are means ± sample standard deviations over seeds; validation selected the "
+        "weights, and the test set was read once. A margin is the mean over common seeds of what "
+        f"{reference} is better by, so it is negative where {reference} is worse; p is of the "
+        "exact two-sided sign-flip test, with the smallest value that so many seeds can give. "
+        "Steps, evaluations and seconds are means per run. A click on a heading sorts."
+    )
+    parts = [element("p", explanation)]
+    for title, tables in _by_task(contents.tables):
+        parts.append(element("h3", title))
+        parts += [comparison_table(table, contents) for table in tables]
+    return parts
+
+
+def _by_task(tables: Iterable[Table]) -> Iterable[tuple[str, list[Table]]]:
+    for (task, data), found in groupby(tables, key=lambda table: (table.task, table.data)):
+        yield f"{task} on {data}", list(found)
+
+
+def _curves(contents: Contents) -> list[Markup]:
+    if not contents.tables:
+        return []
+    buttons = [
+        element(
+            "button",
+            title,
+            type="button",
+            data_axis=name,
+            aria_pressed="true" if name == FIRST_AXIS else "false",
+        )
+        for name, title in AXES.items()
+    ]
+    bar = element(
+        "div",
+        element("div", "against ", *buttons, class_="switch", role="group", aria_label="Axis"),
+        element("div", class_="legend", role="group", aria_label="Methods shown"),
+        class_="bar",
+    )
+    explanation = (
+        "Best validation score so far, one line per seed. The dashed line is the budget, where "
+        "the axis is the one that was equal. A method is hidden and shown by its name."
+    )
+    parts = [element("p", explanation), element("noscript", "Curves need JavaScript."), bar]
+    for title, tables in _by_task(contents.tables):
+        parts.append(element("h3", title))
+        parts.append(element("div", *map(chart_frame, tables), class_="charts"))
+    return parts
+
+
+def _ablations(contents: Contents) -> list[Markup]:
+    if not contents.studies:
+        return []
+    parts = [element("p", "One dot per seed; the bar is the mean.")]
+    for study, tables in groupby(contents.studies, key=lambda table: table.study):
+        parts.append(element("h3", f"Study of {study}"))
+        parts += [study_figure(table) for table in tables]
+    return parts
+
+
+def _sources(contents: Contents) -> list[Markup]:
+    explanation = "What the runs behind each table and figure were; distinct values only."
+    return [element("p", explanation), *source_sections(contents)]

@@ -1,0 +1,168 @@
+"""Records sorted by what they are for: comparisons, ablations, tuning.
+
+A record with a stage is of a sweep, and so is one without a test score; one that names a study
+belongs to an ablation; the rest compares methods. What cannot be placed is named and skipped, as
+in `load`.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hardstep.bench.protocol import Budget
+from hardstep.bench.records import Record
+from hardstep.bench.summary import name_of
+from hardstep.errors import ConfigError, DataError
+
+CURVE_AXIS = {"steps": "steps", "evals": "evaluations", "time": "seconds"}  # of a budget's axis
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a score is; a percent score is recorded as a share."""
+
+    name: str = "accuracy"
+    higher_is_better: bool = True
+    percent: bool = True
+
+    @property
+    def factor(self) -> float:
+        """From what is recorded to what is shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def sign(self) -> float:
+        """Times this, more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def title(self) -> str:
+        """Its name and unit."""
+        return f"{self.name}, %" if self.percent else self.name
+
+
+@dataclass(frozen=True)
+class Run:
+    """The parts of a record that every page needs, checked."""
+
+    record: Record
+    task: str
+    data: str
+    method: str
+    seed: int
+    budget: Budget
+    measure: Measure
+    test: float | None
+    valid: float | None
+
+    @property
+    def configuration(self) -> tuple[str, str]:
+        """Method and options: runs that agree on these are replicas."""
+        return self.method, json.dumps(self.record.get("options") or {}, sort_keys=True)
+
+    @property
+    def study(self) -> str:
+        """The ablation it belongs to, if any."""
+        return str(self.record.get("study") or "")
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables: its variant in a study, else its method."""
+        return name_of(self.record) or self.method
+
+    def cost(self, name: str) -> float | None:
+        """A number of the record that not every version wrote."""
+        return number(self.record.get(name))
+
+
+@dataclass
+class Sorted:
+    """Runs by purpose, and what was left out."""
+
+    comparisons: list[Run] = field(default_factory=list)
+    ablations: list[Run] = field(default_factory=list)
+    tuning: list[Run] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    repeated: int = 0
+
+
+def sort_out(records: Iterable[Record]) -> Sorted:
+    """Place every record; of runs that repeat each other the last one counts."""
+    found, latest = Sorted(), {}
+    for record in records:
+        try:
+            run = parse(record)
+        except DataError as error:
+            found.skipped.append(str(error))
+            continue
+        place = (run.task, run.data, run.budget, run.measure, run.study, run.name)
+        key = (place, run.configuration, run.seed, str(record.get("stage")))
+        found.repeated += key in latest
+        latest[key] = run
+    for run in latest.values():
+        if run.record.get("stage") or (run.test is None and not run.study):
+            found.tuning.append(run)
+        elif run.study:
+            found.ablations.append(run)
+        else:
+            found.comparisons.append(run)
+    return found
+
+
+def parse(record: Record) -> Run:
+    """Check what a page relies on.
+
+    Raises:
+        DataError: A field is missing or of the wrong kind; the sentence names the run.
+    """
+    where = f"run of {record['method']} on {record['task']}, seed {record['seed']}"
+    for name in ("task", "data", "method"):
+        if not isinstance(record[name], str):
+            raise DataError(f"{where}: {name} is not a name but {record[name]!r}")
+    if not isinstance(record["seed"], int):
+        raise DataError(f"{where}: its seed is not a whole number")
+    if not isinstance(record.get("options") or {}, dict):
+        raise DataError(f"{where}: its options are not named: {record['options']!r}")
+    scores = {name: number(record.get(name)) for name in ("test", "valid")}
+    for name, score in scores.items():
+        if score is None and record.get(name) is not None:
+            raise DataError(f"{where}: its {name} score is {record[name]!r}, not a finite number")
+    if scores["test"] is None and scores["valid"] is None:
+        raise DataError(f"{where}: it has neither a test nor a validation score")
+    return Run(
+        record,
+        record["task"],
+        record["data"],
+        record["method"],
+        record["seed"],
+        _budget(record.get("budget"), where),
+        _measure(record.get("metric"), where),
+        **scores,
+    )
+
+
+def _budget(given: Any, where: str) -> Budget:
+    if not isinstance(given, dict) or number(given.get("amount")) is None:
+        raise DataError(f"{where}: its budget is {given!r}, so it is not known what was equal")
+    try:
+        return Budget(given.get("axis"), float(given["amount"]))  # type: ignore[arg-type]
+    except ConfigError as error:
+        raise DataError(f"{where}: {error}") from None
+
+
+def _measure(given: Any, where: str) -> Measure:
+    if given is None:
+        return Measure()
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise DataError(f"{where}: its metric has no name: {given!r}")
+    better, percent = given.get("higher_is_better", True), given.get("percent", False)
+    return Measure(given["name"], bool(better), bool(percent))
+
+
+def number(value: Any) -> float | None:
+    """A finite number as it is, anything else as none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,218 @@
+"""Tables of a report: every column sorts by value, losses look like wins."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from hardstep.bench.protocol import Budget
+from hardstep.bench.report.contents import Contents, Table, Tally
+from hardstep.bench.report.markup import (
+    NONE,
+    Markup,
+    count,
+    element,
+    join,
+    megabytes,
+    p_value,
+    score,
+    seconds,
+    signed,
+)
+from hardstep.bench.report.rows import Row
+from hardstep.bench.summary import AXIS_NAMES
+
+VERDICTS = ("win", "tie", "loss")
+
+
+class Column(NamedTuple):
+    """A heading with its unit, and how the table is sorted by it at first."""
+
+    title: str
+    unit: str = ""
+    order: str = "none"
+
+
+class Cell(NamedTuple):
+    """What is written, and what it is sorted by."""
+
+    text: str
+    value: float | None = None
+
+
+COSTS = (  # heading, field of a record, how it is written; memory is not always known
+    (Column("steps"), "steps", count),
+    (Column("evaluations"), "evaluations", count),
+    (Column("wall", "s"), "seconds", seconds),
+    (Column("CPU", "s"), "cpu_seconds", seconds),
+    (Column("peak", "MB"), "peak_memory_bytes", megabytes),
+)
+
+
+def sortable(
+    name: str,
+    columns: Sequence[Column],
+    rows: Iterable[tuple[str, Sequence[Cell], bool]],
+    foot: str | None = None,
+) -> Markup:
+    """A table in a box of its own that scrolls where the page is narrow.
+
+    Args:
+        name: What the box is called to those who do not see it.
+        columns: Headings; the first column names the rows.
+        rows: Name, cells and whether it is the reference.
+        foot: A row that stays where it is.
+    """
+    head = [
+        element(
+            "th",
+            element("button", element("span", column.title), column.unit or None, type="button"),
+            scope="col",
+            aria_sort=column.order,
+            class_="number" if position else "name",
+        )
+        for position, column in enumerate(columns)
+    ]
+    body = [_body_row(*row) for row in rows]
+    table = element(
+        "table",
+        element("thead", element("tr", *head)),
+        element("tbody", *body),
+        element("tfoot", foot) if foot else None,
+    )
+    return element("div", table, class_="box", tabindex=0, role="region", aria_label=name)
+
+
+def _body_row(name: str, cells: Sequence[Cell], reference: bool) -> Markup:
+    written = [element("td", cell.text, class_="number", data_value=cell.value) for cell in cells]
+    head = element("th", name, scope="row")
+    return element("tr", head, *written, class_="reference" if reference else None)
+
+
+def tally_table(tally: Tally, reference: str) -> Markup:
+    """Wins, ties and losses at one thing equal."""
+    title = f"At equal {AXIS_NAMES[tally.axis]}"
+    if not tally.verdicts:
+        return element(
+            "div", element("h3", title), element("p", "Nothing was compared so.", class_="note")
+        )
+    columns = [Column("rival"), *(Column(_plural(word)) for word in VERDICTS), Column("in all")]
+    rows = [
+        (rival, [Cell(str(number), number) for number in _numbers(found)], False)
+        for rival, found in tally.verdicts.items()
+    ]
+    totals = [element("td", str(number), class_="number") for number in _numbers(tally.total)]
+    foot = element("tr", element("th", "all", scope="row"), *totals)
+    name = f"Wins, ties and losses of {reference}, {title.lower()}"
+    return element("div", element("h3", title), sortable(name, columns, rows, foot))
+
+
+def _numbers(verdicts: dict[str, int]) -> list[int]:
+    return [*(verdicts.get(word, 0) for word in VERDICTS), sum(verdicts.values())]
+
+
+def _plural(verdict: str) -> str:
+    return "losses" if verdict == "loss" else f"{verdict}s"
+
+
+def comparison_table(table: Table, contents: Contents) -> Markup:
+    """Methods side by side: scores, the reference's margins, and what the runs cost."""
+    measure, percent = table.measure, "%" if table.measure.percent else ""
+    memory = memory_known(table)
+    best_first = "descending" if measure.higher_is_better else "ascending"
+    columns = [
+        Column("method"),
+        Column(f"test {measure.name}", percent, best_first),
+        Column("seeds"),
+        Column("validation", percent),
+        Column("margin", "points" if percent else ""),
+        Column("p", "(its floor)"),
+        Column("verdict"),
+        *cost_columns(memory),
+    ]
+    rows = [
+        (
+            row.label,
+            [
+                *_scores(row, table),
+                *_margin(row, table, contents.reference),
+                *cost_cells(row, memory),
+            ],
+            row.method == contents.reference,
+        )
+        for row in table.rows
+    ]
+    caption = join(
+        element("b", f"Table {table.number}."),
+        f" {table.task} on {table.data} {equal(table.budget)}.",
+    )
+    return element(
+        "figure",
+        element("figcaption", caption, settings_link(table)),
+        sortable(f"Table {table.number}", columns, rows),
+        _several(table, contents.reference),
+        id=f"table-{table.number}",
+    )
+
+
+def equal(budget: Budget) -> str:
+    """What was equal, and how much of it there was."""
+    return f"at equal {AXIS_NAMES[budget.axis]}, {budget.amount:,.10g} each"
+
+
+def settings_link(table: Table) -> Markup:
+    """To where its runs came from."""
+    return join(" ", element("a", "Settings", href=f"#source-{table.number}", class_="aside"))
+
+
+def _scores(row: Row, table: Table) -> list[Cell]:
+    def cell(split: str) -> Cell:
+        value = row.summary(split)
+        text = score(value, len(row.scores(split)), table.digits)
+        return Cell(text, value[0] if value else None)
+
+    return [cell("test"), Cell(str(len(row.seeds)), len(row.seeds)), cell("valid")]
+
+
+def _margin(row: Row, table: Table, reference: str) -> list[Cell]:
+    found = row.against
+    if found is None:
+        word = "reference" if row.method == reference else NONE
+        return [Cell(NONE), Cell(NONE), Cell(word)]
+    p = found.test.p_value
+    partial = len(found.seeds) < len(row.seeds)
+    common = f" over {len(found.seeds)} common seeds" if partial else ""
+    return [
+        Cell(signed(found.mean, table.digits) + common, found.mean),
+        Cell(f"{p_value(p)} ({found.test.floor:.3g})", None if math.isnan(p) else p),
+        Cell(found.verdict, -VERDICTS.index(found.verdict)),
+    ]
+
+
+def memory_known(table: Table) -> bool:
+    """Whether any run noted its peak."""
+    return any(row.cost("peak_memory_bytes") is not None for row in table.rows)
+
+
+def cost_columns(memory: bool) -> list[Column]:
+    """Headings of `cost_cells`."""
+    return [column for column, _, _ in _costs(memory)]
+
+
+def cost_cells(row: Row, memory: bool) -> list[Cell]:
+    """What its runs took on every axis."""
+    return [Cell(write(row.cost(name)), row.cost(name)) for _, name, write in _costs(memory)]
+
+
+def _costs(memory: bool) -> Sequence[tuple[Column, str, Callable[[float | None], str]]]:
+    return COSTS if memory else COSTS[:-1]
+
+
+def _several(table: Table, reference: str) -> Markup | None:
+    """A note where it would not be clear whose the margins are."""
+    if sum(row.method == reference for row in table.rows) < 2:
+        return None
+    return element(
+        "p",
+        f"{reference} ran in several configurations; margins are of the one with most seeds.",
+        class_="note",
+    )

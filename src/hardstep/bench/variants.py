@@ -1,0 +1,153 @@
+"""PolyStep by options: what a suite may change of a task's settings, as numbers and words.
+
+    step_radius = 0.25                a length, annealed to 3 % of it (or to step_radius_end)
+    probe_radius = 2.0                a length, flat (or annealed to probe_radius_end)
+    temperature = 0.005               flat (or annealed to temperature_end)
+    rank, redraw, particle_dim, num_probes                      numbers; redraw = 0 is never
+    momentum, weight_momentum, reuse                            numbers; 0 (reuse: 1) is without
+    subspace = "layer-wise"           row-wise, low-rank, global, sparse, full
+    polytope = "orthoplex"            simplex, cube
+    solver = "sinkhorn"               softmax, kl, greedy, top-k
+    rotation = "biased"               haar
+    preset = "paper"                  start from the paper's settings of the task
+
+They apply to the task's own settings, or to the preset's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hardstep import presets
+from hardstep.errors import ConfigError
+from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
+from hardstep.names import check
+from hardstep.optim import Momentum, PlanReuse, Rule, Settings, WeightMomentum
+from hardstep.schedules import Cosine, Length, Schedule
+from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
+from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sparse
+from hardstep.tasks import Task
+
+Dimension = Callable[[], int]
+NUMBERS = (
+    "temperature",
+    "temperature_end",
+    "step_radius",
+    "step_radius_end",
+    "probe_radius",
+    "probe_radius_end",
+    "rank",
+    "redraw",
+    "particle_dim",
+    "num_probes",
+    "momentum",
+    "weight_momentum",
+    "reuse",
+)
+WORDS = ("subspace", "polytope", "solver", "rotation", "preset")
+STEP_END = 0.03  # of the first step radius, as in presets.general
+
+PAPER: Mapping[str, Callable[[int], Settings]] = {
+    "snn": presets.snn,
+    "mlp": presets.mnist,
+    "int8": presets.int8,
+    "staircase": presets.staircase,
+    "argmax": presets.argmax,
+    "moe": presets.moe,
+}
+SOLVERS: Mapping[str, Callable[[], Any]] = {
+    "softmax": RowSoftmax,
+    "kl": lambda: Penalized(1.0),
+    "sinkhorn": Sinkhorn,
+    "greedy": Greedy,
+    "top-k": lambda: TopK(3),
+}
+POLYTOPES: Mapping[str, Callable[[int], Any]] = {
+    "simplex": Simplex,
+    "orthoplex": Orthoplex,
+    "cube": Cube,
+}
+ROTATIONS: Mapping[str, Callable[[], Any]] = {"haar": Haar, "biased": Biased}
+SUBSPACES: Mapping[str, Callable[[int, Dimension], Any]] = {  # of rank and usual dimension
+    "row-wise": lambda rank, dim: RowWise(rank=rank),
+    "layer-wise": lambda rank, dim: LayerWise(rank),
+    "low-rank": lambda rank, dim: LowRank(rank),
+    "global": lambda rank, dim: Global(dim()),
+    "sparse": lambda rank, dim: Sparse(rank),
+    "full": lambda rank, dim: Full(),
+}
+
+
+def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension) -> Settings:
+    """A task's settings with the options applied.
+
+    Args:
+        task: The task.
+        steps: That schedules span.
+        options: By name.
+        dim: Called for how many coordinates the task's own subspace has.
+
+    Raises:
+        ConfigError: A word or a combination that does not exist.
+    """
+    base = _preset(task, steps, options.get("preset", "task"))
+    changes: dict[str, Any] = {}
+    for name in ("temperature", "step_radius", "probe_radius"):
+        if name in options:
+            changes[name] = _scheduled(name, options, steps)
+    if "num_probes" in options:
+        changes["num_probes"] = options["num_probes"]
+    for name, known in (("solver", SOLVERS), ("rotation", ROTATIONS)):
+        if name in options:
+            check(options[name], known, name)
+            changes[name] = known[options[name]]()
+    changes["polytope"] = _polytope(base, options)
+    changes["subspace"] = _subspace(base, options, dim)
+    changes["rules"] = _rules(base, options)
+    return base.changed(**changes)
+
+
+def _preset(task: Task, steps: int, name: str) -> Settings:
+    check(name, ("task", "paper"), "preset")
+    if name == "task":
+        return task.settings(steps)
+    if task.name not in PAPER:
+        raise ConfigError(f"the paper has no settings for {task.name!r}, only {', '.join(PAPER)}")
+    return PAPER[task.name](steps)
+
+
+def _scheduled(name: str, options: Mapping[str, Any], steps: int) -> Any:
+    start = float(options[name])
+    end = options.get(f"{name}_end", STEP_END * start if name == "step_radius" else start)
+    value: Schedule = start if end == start else Cosine(start, float(end), steps)
+    return value if name == "temperature" else Length(value)
+
+
+def _polytope(base: Settings, options: Mapping[str, Any]) -> Any:
+    name = options.get("polytope", type(base.polytope).__name__.lower())
+    check(name, POLYTOPES, "polytope")
+    return POLYTOPES[name](options.get("particle_dim", base.polytope.dim))
+
+
+def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any:
+    space = base.subspace
+    rank = options.get("rank", getattr(space, "rank", None))
+    if "subspace" in options:
+        check(options["subspace"], SUBSPACES, "subspace")
+        space = SUBSPACES[options["subspace"]](rank or 1, dim)
+    elif "rank" in options:
+        space = replace(space, rank=rank)  # type: ignore[type-var]  # subspaces are dataclasses
+    if "redraw" in options:
+        space = replace(space, redraw=options["redraw"] or None)  # type: ignore[type-var]
+    return space
+
+
+def _rules(base: Settings, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    made: dict[type[Rule], Rule | None] = {}
+    if "reuse" in options:
+        made[PlanReuse] = PlanReuse(options["reuse"], ema=0.7) if options["reuse"] > 1 else None
+    for name, kind in (("momentum", Momentum), ("weight_momentum", WeightMomentum)):
+        if name in options:
+            made[kind] = kind(options[name]) if options[name] else None
+    kept = [rule for rule in base.rules if type(rule) not in made]
+    return (*kept, *(rule for rule in made.values() if rule is not None))

@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+import pytest
+
+from hardstep import tasks
+from hardstep.bench.variants import NUMBERS, PAPER, POLYTOPES, SOLVERS, SUBSPACES, WORDS, settings
+from hardstep.errors import ConfigError
+from hardstep.geometry import Orthoplex
+from hardstep.nn import build
+from hardstep.optim import Momentum, PlanReuse, PolyStep
+from hardstep.schedules import Length
+
+TASK = tasks.find("snn", "digits")
+
+
+def made(options, steps=100, task=TASK):
+    return settings(task, steps, options, lambda: 200)
+
+
+def test_without_options_the_tasks_own_settings_are_used():
+    assert made({}) == TASK.settings(100)
+
+
+@pytest.mark.parametrize(
+    ("options", "at", "expected"),
+    [
+        ({"step_radius": 0.5}, 0, 0.5),
+        ({"step_radius": 0.5}, 100, 0.015),
+        ({"step_radius": 0.5, "step_radius_end": 0.1}, 100, 0.1),
+        ({"step_radius": 0.5, "step_radius_end": 0.5}, 100, 0.5),
+    ],
+)
+def test_a_step_radius_is_a_length_that_is_annealed(options, at, expected):
+    radius = made(options).step_radius
+    assert isinstance(radius, Length)
+    value = radius.value(at) if callable(radius.value) else radius.value
+    assert value == pytest.approx(expected)
+
+
+def test_numbers_reach_their_settings():
+    found = made({"probe_radius": 3.0, "temperature": 0.5, "temperature_end": 0.1,
+                  "num_probes": 2, "particle_dim": 4, "rank": 2, "redraw": 5})  # fmt: skip
+    assert found.probe_radius == Length(3.0)
+    assert (found.temperature(0), found.temperature(100)) == pytest.approx((0.5, 0.1))
+    assert (found.num_probes, found.polytope.dim) == (2, 4)
+    assert (found.subspace.rank, found.subspace.redraw) == (2, 5)
+    assert made({"redraw": 0}).subspace.redraw is None
+
+
+def test_rules_are_added_and_replaced():
+    assert made({"momentum": 0.5, "reuse": 3}).rules == (PlanReuse(3, ema=0.7), Momentum(0.5))
+    mlp = tasks.find("mlp", "digits")
+    paper = made({"preset": "paper"}, task=mlp)
+    assert PlanReuse(3, ema=0.7) in paper.rules
+    assert made({"preset": "paper", "reuse": 1}, task=mlp).rules == ()
+    assert made({"preset": "paper"}) == PAPER["snn"](100)
+
+
+@pytest.mark.parametrize("name", [*SOLVERS, *POLYTOPES, *SUBSPACES])
+def test_every_word_gives_an_optimizer_that_steps(name):
+    kind = next(k for k, known in (("solver", SOLVERS), ("polytope", POLYTOPES),
+                                   ("subspace", SUBSPACES)) if name in known)  # fmt: skip
+    task = tasks.find("mlp", "digits")
+    model = build(task.model, 0)
+    chosen = settings(task, 5, {kind: name, "rank": 1, "particle_dim": 2}, lambda: 50)
+    batch = task.data(0).train
+    optimizer = PolyStep(model, chosen)
+    loss = optimizer.step(batch.inputs[:8], batch.labels[:8], task.loss_fn)
+    assert 0 < loss < 10
+
+
+def test_the_polytope_keeps_its_dimension():
+    assert made({"polytope": "orthoplex"}).polytope == Orthoplex(8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "sinkhron"}, "did you mean 'sinkhorn'"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+        ({"subspace": "rows"}, "no subspace is called 'rows'"),
+    ],
+)
+def test_words_that_do_not_exist_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        made(options)
+
+
+def test_a_task_the_paper_does_not_have_is_said():
+    other = replace(TASK, name="mine")
+    with pytest.raises(ConfigError, match="no settings for 'mine'"):
+        made({"preset": "paper"}, task=other)
+
+
+def test_every_option_has_one_kind():
+    assert not set(NUMBERS) & set(WORDS)
