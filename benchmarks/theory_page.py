@@ -1,13 +1,15 @@
 """Run every theory check at full size and renew docs/theory.md and its figures.
 
     python benchmarks/theory_page.py             run (minutes), draw, write
-    python benchmarks/theory_page.py --report    rebuild the page from the recorded run
+    python benchmarks/theory_page.py --trained   run the protocols on trained networks instead
+    python benchmarks/theory_page.py --report    rebuild the page from the recorded runs
 
 The run is recorded in benchmarks/results/theory.json, which has every number of every check; the
 page shows at most three of them per cell.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,13 +50,18 @@ CAPTIONS = {
 Row = dict[str, Any]  # a check as `Outcome.as_dict` gives it
 
 
-def record() -> dict[str, Any]:
-    """Every check at full size."""
-    rows = []
-    for outcome in judged(checks(), Run(quick=False)):
+def record(trained: bool) -> dict[str, Any]:
+    """The checks of one kind at full size; those of the other stay as they were recorded."""
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else {"checks": []}
+    wanted = [check for check in checks() if (check.kind == "P") == trained]
+    names = {check.id for check in wanted}
+    rows = [row for row in known["checks"] if row["id"] not in names]
+    for outcome in judged(wanted, Run(quick=False, trained=trained)):
         print(line(outcome), flush=True)
         rows.append(outcome.as_dict())
-    return {"checks": rows} | provenance() | {"command": COMMAND}
+    rows.sort(key=lambda row: (row["id"][0], int(re.findall(r"\d+", row["id"])[0]), row["id"]))
+    source = provenance() | {"command": f"{COMMAND} --trained" if trained else COMMAND}
+    return known | {"checks": rows} | ({"trained": source} if trained else source)
 
 
 def draw(folder: Path) -> None:
@@ -152,16 +159,18 @@ def _summary(rows: list[Row]) -> str:
 
 
 def _origin(recorded: dict[str, Any]) -> str:
-    return (
-        f"`{recorded['command']}`, {recorded['date'][:10]}; hardstep {recorded['hardstep']}, "
-        f"PyTorch {recorded['torch']}, Python {recorded['python']}; {recorded['machine']}"
+    sources = [recorded, *([recorded["trained"]] if "trained" in recorded else [])]
+    return "\n\n".join(
+        f"`{source['command']}`, {source['date'][:10]}; hardstep {source['hardstep']}, "
+        f"PyTorch {source['torch']}, Python {source['python']}; {source['machine']}"
+        for source in sources
     )
 
 
 def main() -> int:
     """Run and draw unless only the page is asked for; 0 if every check is sound."""
     if "--report" not in sys.argv:
-        RECORD.write_text(json.dumps(record(), indent=1) + "\n")
+        RECORD.write_text(json.dumps(record("--trained" in sys.argv), indent=1) + "\n")
         draw(PICTURES)
     recorded = json.loads(RECORD.read_text())
     renew(PAGE, recorded)
