@@ -9,7 +9,7 @@ of a flat temperature, or a length. They use the row-wise subspace at the paper'
 import math
 
 from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
-from hardstep.optim import Absorb, Momentum, PlanReuse, Settings, WeightDecay
+from hardstep.optim import Absorb, Momentum, PlanReuse, Settings, WeightDecay, WeightMomentum
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
 from hardstep.subspaces import Full, RowWise
 
@@ -41,6 +41,28 @@ def wide(steps: int, rank: int = 4) -> Settings:
     Chosen on MNIST validation with the spiking network (docs/choosing.md).
     """
     return general(steps, rank=rank, step_radius=0.07, probe_radius=1.0, redraw=10)
+
+
+def warm(
+    steps: int,
+    rank: int = 8,
+    step_radius: float = 0.3,
+    probe_radius: float = 1.0,
+    temperature: float = 0.05,
+) -> Settings:
+    """Ours for wide layers whose loss is smooth in most weights, hard parts or not.
+
+    Few rows are saturated, so a particle's move follows the size of its differences like a
+    gradient's, and the radius only bounds it. Directions are new at every step, and what they
+    found is added up in the weights (`WeightMomentum`). A spiking network wants `wide`.
+    """
+    return Settings(
+        subspace=RowWise(rank=rank, redraw=1),
+        temperature=temperature,
+        step_radius=Length(Cosine(step_radius, 0.025 * step_radius, steps)),
+        probe_radius=Length(probe_radius),
+        rules=(WeightMomentum(0.9),),
+    )
 
 
 def snn(steps: int) -> Settings:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hardstep.bench.methods import has_slope
+from hardstep.schedules import length_at, value_at
 from hardstep.tasks import Task
 
 STAGES = (1, 2)
@@ -29,7 +30,6 @@ class Setting(NamedTuple):
 
 _POPULATION = Setting("population", 64, 4.0, multiple_of=2)
 _SETTINGS: dict[str, tuple[Setting, ...]] = {
-    "polystep": (Setting("step_radius", 0.25, 2.0), Setting("probe_radius", 2.0, 2.0)),
     "openai-es": (Setting("sigma", 0.1, 3.0), Setting("learning_rate", 0.05, 3.0)),
     "cma-es": (Setting("sigma", 0.1, 3.0),),
     "eggroll": (Setting("sigma", 0.05, 3.0), Setting("learning_rate", 0.1, 3.0)),
@@ -51,12 +51,22 @@ _SLOPE = Setting("slope", math.sqrt(0.5 * 10), math.sqrt(10 / 0.5))  # from 0.5 
 
 def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
     """What is tuned: populations only where the axis leaves them free."""
-    found = _SETTINGS[method]
+    found = _radii(task) if method == "polystep" else _SETTINGS[method]
     if axis != "steps":
         found += _SIZES.get(method, ())
     if method == "adam" and has_slope(task):
         found += (_SLOPE,)
     return found
+
+
+def _radii(task: Task) -> tuple[Setting, ...]:
+    """PolyStep's, around those the task begins with."""
+    settings = task.settings(task.steps)
+    temperature = float(value_at(settings.temperature, 0))
+    return tuple(
+        Setting(name, length_at(name, getattr(settings, name), 0, temperature), 2.0)
+        for name in ("step_radius", "probe_radius")
+    )
 
 
 def grid(
