@@ -202,7 +202,9 @@ def report(
     records: Annotated[
         list[Path], typer.Argument(help="Files that `bench run`, `compare` or `tune` wrote.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page; Markdown if .md.")] = Path(
+        "report.html"
+    ),
     reference: Annotated[str, typer.Option(help="Compared with every other one.")] = "polystep",
 ) -> None:
     """Write one page with tables, curves and ablations from records."""

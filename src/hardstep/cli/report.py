@@ -1,11 +1,11 @@
-"""`hardstep report`: one page from the records of runs."""
+"""`hardstep report`: one page from the records of runs, HTML or Markdown by its name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hardstep.bench.records import load
-from hardstep.bench.report import gather, render
+from hardstep.bench.report import gather, render, render_markdown
 from hardstep.cli.bench import tell_skipped
 from hardstep.errors import DataError
 from hardstep.training.checkpoints import replacing
@@ -31,7 +31,8 @@ def run_report(options: ReportOptions) -> int:
         skipped += loaded.skipped
     contents = gather(records, options.reference, skipped)
     tell_skipped(list(contents.skipped))
-    page = render(contents).encode()
+    made = render_markdown if options.out.suffix == ".md" else render
+    page = made(contents).encode()
     if options.out.is_dir():
         raise DataError(f"{options.out} is a folder; name a file in it with --out")
     with replacing(options.out) as temporary:

@@ -213,8 +213,8 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
     if task.metric == ACCURACY:
         num = f"{round(test * result['test_examples']):,} of {num}"
     rows = {
-        f"test {task.metric.name}": f"{task.metric.shown(test)}  ({num} examples no step and no choice "
-        "has seen)",
+        f"test {task.metric.name}": f"{task.metric.shown(test)}  ({num} examples no step and no "
+        "choice has seen)",
         "validation": f"{task.metric.shown(valid)}  at step {result['selected_step']} of "
         f"{result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "

@@ -72,7 +72,7 @@ def _block(table: Table, title: Markup, kind: str) -> Markup:
     """Options as a table; rows that agree on them are written once."""
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.rows:
-        alike[seed_ranges(row.runs), _options(row.runs)].append(row.label)
+        alike[seed_ranges(row.runs), options_of(row.runs)].append(row.label)
     body = [
         element(
             "tr",
@@ -94,7 +94,8 @@ def _block(table: Table, title: Markup, kind: str) -> Markup:
     )
 
 
-def _options(runs: Sequence[Run]) -> str:
+def options_of(runs: Sequence[Run]) -> str:
+    """What was set, of every configuration."""
     texts = []
     for _, options in dict.fromkeys(run.configuration for run in runs):
         pairs = json.loads(options).items()
@@ -105,7 +106,7 @@ def _options(runs: Sequence[Run]) -> str:
 def _facts(runs: Sequence[Run], settings: Sequence[str] = ()) -> Markup:
     """Distinct values only: most runs of a table share all of them."""
     facts = {name: distinct(runs, name) for name in ("commit", "machine")}
-    facts["versions"] = list(dict.fromkeys(filter(None, map(_versions, runs))))
+    facts["versions"] = list(dict.fromkeys(filter(None, map(versions, runs))))
     facts["command"] = distinct(runs, "command")
     dates = sorted(distinct(runs, "date"))
     if settings:  # PolyStep's; earlier records and other methods have none
@@ -122,7 +123,8 @@ def _facts(runs: Sequence[Run], settings: Sequence[str] = ()) -> Markup:
     return element("dl", *items, class_="facts")
 
 
-def _versions(run: Run) -> str:
+def versions(run: Run) -> str:
+    """Of what it ran on."""
     known = [f"{name} {run.record[name]}" for name in VERSIONS if run.record.get(name)]
     return ", ".join(known)
 

@@ -95,7 +95,7 @@ def tally_table(tally: Tally, reference: str) -> Markup:
         return element(
             "div", element("h3", title), element("p", "Nothing was compared so.", class_="note")
         )
-    columns = [Column("rival"), *(Column(_plural(word)) for word in VERDICTS), Column("in all")]
+    columns = [Column("rival"), *(Column(plural(word)) for word in VERDICTS), Column("in all")]
     rows = [
         (rival, [Cell(str(number), number) for number in _numbers(found)], False)
         for rival, found in tally.verdicts.items()
@@ -110,35 +110,41 @@ def _numbers(verdicts: dict[str, int]) -> list[int]:
     return [*(verdicts.get(word, 0) for word in VERDICTS), sum(verdicts.values())]
 
 
-def _plural(verdict: str) -> str:
+def plural(verdict: str) -> str:
+    """Of a verdict."""
     return "losses" if verdict == "loss" else f"{verdict}s"
 
 
-def comparison_table(table: Table, contents: Contents) -> Markup:
-    """Methods side by side: scores, the reference's margins, and what the runs cost."""
+def comparison_columns(table: Table) -> list[Column]:
+    """Headings of `comparison_cells`, after the method's name."""
     measure, percent = table.measure, "%" if table.measure.percent else ""
-    memory = memory_known(table)
     best_first = "descending" if measure.higher_is_better else "ascending"
-    columns = [
-        Column("method"),
+    return [
         Column(f"test {measure.name}", percent, best_first),
         Column("seeds"),
         Column("validation", percent),
         Column("margin", "points" if percent else ""),
         Column("p", "(its floor)"),
         Column("verdict"),
-        *cost_columns(memory),
+        *cost_columns(memory_known(table)),
     ]
+
+
+def comparison_cells(row: Row, table: Table, reference: str) -> list[Cell]:
+    """Scores, the reference's margin, and what the runs cost."""
+    return [
+        *_scores(row, table),
+        *_margin(row, table, reference),
+        *cost_cells(row, memory_known(table)),
+    ]
+
+
+def comparison_table(table: Table, contents: Contents) -> Markup:
+    """Methods side by side."""
+    reference = contents.reference
+    columns = [Column("method"), *comparison_columns(table)]
     rows = [
-        (
-            row.label,
-            [
-                *_scores(row, table),
-                *_margin(row, table, contents.reference),
-                *cost_cells(row, memory),
-            ],
-            row.method == contents.reference,
-        )
+        (row.label, comparison_cells(row, table, reference), row.method == reference)
         for row in table.rows
     ]
     caption = join(

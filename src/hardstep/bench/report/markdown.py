@@ -1,0 +1,116 @@
+"""The report as Markdown, for pages that live with the code: tables, and where they came from."""
+
+from collections.abc import Sequence
+
+from hardstep.bench.report.contents import Contents, Table, Tally
+from hardstep.bench.report.markup import score
+from hardstep.bench.report.sources import distinct, options_of, seed_ranges, versions
+from hardstep.bench.report.tables import (
+    VERDICTS,
+    Column,
+    comparison_cells,
+    comparison_columns,
+    cost_cells,
+    cost_columns,
+    equal,
+    memory_known,
+    plural,
+)
+from hardstep.bench.summary import AXIS_NAMES
+
+INTRO = (
+    "Generated from records by `hardstep report`, not edited by hand. Test scores are of the "
+    "weights that validation selected, mean ± standard deviation over seeds. A win or a loss means "
+    "that every seed agrees; p is the exact two-sided sign-flip test, with the least value that so "
+    "many seeds can give, and not corrected for the number of comparisons."
+)
+
+
+def render_markdown(contents: Contents) -> str:
+    """The whole page."""
+    parts = ["# Results", INTRO, _counts(contents), *map(_tally, contents.tallies)]
+    for place in dict.fromkeys((table.task, table.data) for table in contents.tables):
+        parts.append(_safe(f"## {place[0]} on {place[1]}"))
+        mine = [table for table in contents.tables if (table.task, table.data) == place]
+        parts += [part for table in mine for part in _comparison(table, contents.reference)]
+    if contents.studies:
+        parts.append("## Ablations")
+    parts += [part for table in contents.studies for part in _study(table)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _counts(contents: Contents) -> str:
+    shown = len(contents.runs) - len(contents.tuning)
+    skipped = f"; {len(contents.skipped)} records were skipped" if contents.skipped else ""
+    return f"{shown:,} runs, and {len(contents.tuning):,} of sweeps before them{skipped}."
+
+
+def _tally(tally: Tally) -> str:
+    """Wins, ties and losses at one thing equal, by rival."""
+    if not tally.verdicts:
+        return ""
+    head = ["rival", *map(plural, VERDICTS)]
+    rows = [[name, *(str(found[w]) for w in VERDICTS)] for name, found in tally.verdicts.items()]
+    total = tally.total
+    rows.append(["**all**", *(f"**{total[word]}**" for word in VERDICTS)])
+    title = f"## At equal {AXIS_NAMES[tally.axis]}: {sum(total.values())} comparisons"
+    return f"{title}\n\n{_grid(head, rows)}"
+
+
+def _comparison(table: Table, reference: str) -> list[str]:
+    head = ["method", *map(_title, comparison_columns(table))]
+    rows = [
+        [row.label, *(cell.text for cell in comparison_cells(row, table, reference))]
+        for row in table.rows
+    ]
+    return [f"### {equal(table.budget).capitalize()}", _grid(head, rows), _source(table)]
+
+
+def _study(table: Table) -> list[str]:
+    memory = memory_known(table)
+    unit = "%" if table.measure.percent else ""
+    scores = Column(f"{table.split} {table.measure.name}", unit)
+    head = [table.study, *map(_title, (scores, Column("seeds"), *cost_columns(memory)))]
+    rows = [
+        [
+            row.label,
+            score(row.summary(table.split), len(row.scores(table.split)), table.digits),
+            seed_ranges(row.runs),
+            *(cell.text for cell in cost_cells(row, memory)),
+        ]
+        for row in table.rows
+    ]
+    title = _safe(f"### {table.study}: {table.task} on {table.data}, {equal(table.budget)}")
+    return [title, _grid(head, rows), _source(table)]
+
+
+def _title(column: Column) -> str:
+    return f"{column.title}, {column.unit}" if column.unit else column.title
+
+
+def _source(table: Table) -> str:
+    """Folded: options of every row, and what the runs were made with."""
+    dates = sorted(date[:10] for date in distinct(table.runs, "date"))
+    facts = {name: distinct(table.runs, name) for name in ("command", "commit", "machine")}
+    facts["versions"] = list(dict.fromkeys(filter(None, map(versions, table.runs))))
+    facts["date"] = list(dict.fromkeys((dates[0], dates[-1]))) if dates else []
+    lines = [
+        f"- {row.label}: seeds {seed_ranges(row.runs)}; {options_of(row.runs)}"
+        for row in table.rows
+    ]
+    lines += [f"- {name}: {'; '.join(values)}" for name, values in facts.items() if values]
+    inside = _safe("\n".join(lines))
+    return f"<details><summary>options and provenance</summary>\n\n{inside}\n\n</details>"
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(_safe(cell).replace('|', chr(92) + '|') for cell in line)} |"
+        for line in lines
+    )
+
+
+def _safe(text: str) -> str:
+    """Names come from records: none of them may open a tag."""
+    return text.replace("<", "&lt;")
