@@ -171,6 +171,16 @@ def test_a_study_runs_every_variant_and_is_kept_apart(tmp_path, capsys):
     assert "at equal steps: " not in out  # ablations are no wins over rivals
 
 
+def test_a_closed_study_never_reads_the_test_set(tmp_path, monkeypatch):
+    path, records = tmp_path / "study.toml", tmp_path / "study.jsonl"
+    path.write_text(STUDY.replace("budget = 2", "budget = 2\nclosed = true"))
+    monkeypatch.setattr("hardstep.data.DataSet.open_test", None)  # calling it would fail
+    assert run_suite(path, records, 1) == 0
+    loaded = load(records).records
+    assert [(r["test_reads"], "test" in r) for r in loaded] == [(0, False)] * 2
+    assert jobs_of(path, loaded) == []
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

@@ -34,12 +34,18 @@ class Job:
     stage: int = 0  # of a sweep, which keeps the test set closed; 0 for a reported run
     study: str = ""
     variant: str = ""
+    closed: bool = False  # the test set stays closed here, too
+
+    @property
+    def keeps_test_closed(self) -> bool:
+        """Whether it is for choosing settings, on validation."""
+        return self.closed or self.stage > 0
 
     @property
     def key(self) -> str:
         """What makes a run the same run."""
         return _key(self.task, self.data, self.method, self.seed, self.budget.axis,
-                    self.budget.amount, dict(self.options), self.stage > 0, self.study,
+                    self.budget.amount, dict(self.options), self.keeps_test_closed, self.study,
                     self.variant)  # fmt: skip
 
     def run(self, folder: Path | None = None) -> Record:
@@ -47,7 +53,7 @@ class Job:
         task = tasks.find(self.task, self.data)
         trial = Trial(task, self.method, self.seed, self.budget, dict(self.options))
         kept = None if folder is None else folder / f"{_digest(self.key)}.pt"
-        found = train(trial, kept).record if self.stage else run_trial(trial, kept)
+        found = train(trial, kept).record if self.keeps_test_closed else run_trial(trial, kept)
         labels = {"stage": self.stage, "study": self.study, "variant": self.variant}
         return found | {name: label for name, label in labels.items() if label} | provenance()
 
@@ -93,6 +99,7 @@ class Cell:
         sweep_amount: Budget of every configuration of the sweep.
         study: The ablation it belongs to.
         variant: Its name in there.
+        closed: Whether the test set stays closed: for choosing settings.
     """
 
     task: str
@@ -105,6 +112,7 @@ class Cell:
     sweep_amount: float = 0.0
     study: str = ""
     variant: str = ""
+    closed: bool = False
 
     @property
     def size(self) -> int:
@@ -158,8 +166,8 @@ class Cell:
         return found
 
     def _job(self, seed: int, budget: Budget, options: Chosen, stage: int) -> Job:
-        labels = (self.study, self.variant)
-        return Job(self.task, self.data, self.method, seed, budget, options, stage, *labels)
+        rest = (stage, self.study, self.variant, self.closed)
+        return Job(self.task, self.data, self.method, seed, budget, options, *rest)
 
 
 __all__ = ["Axis", "Cell", "Job", "key_of"]

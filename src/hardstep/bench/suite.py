@@ -17,6 +17,7 @@ tasks = ["snn"]
 methods = ["polystep"]
 seeds = [0, 1, 2]
 match = "steps"
+closed = true            # for choosing settings: the test set is not read, validation is shown
 [run.variants]
 softmax = {}
 greedy = { solver = "greedy" }
@@ -40,7 +41,7 @@ from hardstep.names import check
 
 KEYS = ("data", "run", "options")
 NEEDED = ("tasks", "methods", "seeds", "match")
-RUN_KEYS = (*NEEDED, "budget", "tune", "tune_budget", "study", "variants", "data")
+RUN_KEYS = (*NEEDED, "budget", "tune", "tune_budget", "study", "variants", "data", "closed")
 
 
 def read(path: Path | str) -> list[Cell]:
@@ -98,6 +99,7 @@ def _expanded(
             sweep_amount=float(table.get("tune_budget", budget.amount)),
             study=table.get("study", ""),
             variant=variant,
+            closed=table.get("closed", False),
         )
 
 

@@ -44,10 +44,11 @@ def run_suite(suite: Path, records: Path, processes: int) -> int:
 def _line(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
-    score = f"valid {shown_score(record, 'valid')}" if job.stage else shown_score(record, "test")
+    split = "valid" if job.keeps_test_closed else "test"
     return (
         f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget.amount:,.0f} "
-        f"{AXIS_NAMES[job.budget.axis]}: {score}, {record['seconds']:.1f} s"
+        f"{AXIS_NAMES[job.budget.axis]}: {split} {shown_score(record, split)}, "
+        f"{record['seconds']:.1f} s"
     )
 
 
