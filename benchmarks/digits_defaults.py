@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 RECORDS = Path(__file__).parent / "results" / "digits-defaults.jsonl"
-TASKS = ("snn", "mlp", "int8", "staircase", "argmax", "moe")
+TASKS = ("snn", "mlp", "int8", "binary", "ternary", "staircase", "argmax", "moe")
 SEEDS = (0, 1, 2)
 
 

@@ -9,6 +9,7 @@ what is deployed are then different functions, and how soft the twin is, the slo
 `SmoothLIF` for instance, is the twin's setting and has to be tuned.
 """
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
@@ -68,7 +69,7 @@ class AdamTwin(Rival):
         self.learning_rate, self.betas, self.epsilon = learning_rate, betas, epsilon
         self._shared = dict(model.named_parameters())  # frozen ones, too
         self._check_twin()
-        self._adam = torch.optim.Adam(self.tensors.values(), betas=betas, eps=epsilon)
+        self._adam = torch.optim.Adam(self.tensors.values(), betas=betas, eps=epsilon, fused=True)
 
     def _check_twin(self) -> None:
         ours = {name: tuple(tensor.shape) for name, tensor in self._shared.items()}
@@ -93,7 +94,7 @@ class AdamTwin(Rival):
     def _advance(self, problem: Problem) -> Outcome:
         loss, gradients = self._gradients(problem)
         known = [loss, *(g for g in gradients if g is not None)]
-        if not all(bool(values.isfinite().all()) for values in known):
+        if not all(map(_is_finite, known)):
             return Outcome(float(loss), {}, evaluations=1, nonfinite=1)
         before = {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
         for tensor, gradient in zip(self.tensors.values(), gradients, strict=True):
@@ -123,3 +124,8 @@ class AdamTwin(Rival):
 
     def _recall(self, memory: Mapping[str, Any]) -> None:
         self._adam.load_state_dict(deepcopy(memory["adam"]))
+
+
+def _is_finite(values: Tensor) -> bool:
+    """Whether all are; by their extremes, which take a fraction of the time of `isfinite`."""
+    return all(math.isfinite(extreme) for extreme in values.aminmax())

@@ -5,13 +5,13 @@ evaluator they are candidates of one particle as large as the subspace. Tiles, m
 common random numbers and the fallback to one at a time are then those of `hardstep.evaluation`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from hardstep.errors import ObjectiveError
-from hardstep.evaluation import Candidates, Objective
+from hardstep.evaluation import Candidates, Objective, Span
 from hardstep.geometry import ParticleMap
 from hardstep.subspaces import Block, BoundSubspace
 
@@ -37,17 +37,10 @@ class Together(BoundSubspace):
     def displaced(
         self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
-        """All tensors after moves (n, dim), one at a time: the same bits at any tile size."""
+        """All tensors after moves (n, dim)."""
         del block, index
-        stacks = {
-            spec.name: base[spec.name].detach().new_empty(len(offsets), *spec.shape)
-            for spec in self.layout
-        }
-        for number, offset in enumerate(offsets):
-            changes = self.inner.expand(offset)
-            for name, stack in stacks.items():
-                torch.add(base[name].detach(), changes[name], out=stack[number])
-        return stacks
+        changes = self.inner.expand_many(offsets)
+        return {name: base[name].detach() + change for name, change in changes.items()}
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """As inside."""
@@ -56,6 +49,19 @@ class Together(BoundSubspace):
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """As inside."""
         return self.inner.project(tensors)
+
+
+class Moved(Candidates):
+    """Candidates of one particle that has every coordinate: there is nothing to look up."""
+
+    def spans(self) -> Iterator[Span]:
+        """All of them."""
+        yield Span(0, 0, len(self))
+
+    def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
+        """The whole index for each."""
+        offsets = self.offsets[0, span.start : span.end, 0]
+        return self.particles.index.to(offsets.device).expand(len(offsets), -1), offsets
 
 
 class Moves:
@@ -75,7 +81,7 @@ class Moves:
         """
         rows = torch.zeros(1, dtype=torch.long)
         stacked = offsets[None, :, None, :]
-        return Candidates(tensors, self._subspace, self._particles, rows, stacked, seed)
+        return Moved(tensors, self._subspace, self._particles, rows, stacked, seed)
 
 
 def losses_of(candidates: Candidates, goal: Objective) -> Tensor:

@@ -35,7 +35,18 @@ class Factored:
             return IdentityPart(spec)
         rank = min(self.rank, spec.rows, spec.columns)
         zeros = torch.zeros(spec.rows + spec.columns, rank, dtype=layout.dtype, device=spec.device)
-        return FactorPart(spec, zeros[: spec.rows], zeros[spec.rows :])
+        return ProductPart(spec, zeros[: spec.rows], zeros[spec.rows :])
+
+
+class ProductPart(FactorPart):
+    """Factors that stay at 0, so that a change is the product of the coordinates alone."""
+
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """A Bᵀ of every vector (N, n)."""
+        (spec,) = self.specs
+        left, right = self._factors(coordinates)
+        change = left @ right.transpose(1, 2)
+        return {spec.name: change.reshape(-1, *spec.shape).to(spec.dtype)}
 
 
 class BoundFactored(PartsSubspace):

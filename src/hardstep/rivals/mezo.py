@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.evaluation import Evaluator
+from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.rivals.checks import check_positive, check_rate, rate_at
 from hardstep.rivals.searching import Walker
 from hardstep.schedules import Schedule
@@ -29,10 +29,11 @@ class MeZo(Walker):
         learning_rate: η, a number or a schedule; the more coordinates, the smaller it must be.
         mu: Half the distance between the two, per coordinate.
         subspace: Which coordinates are searched; `RowWise()` if left out.
-        evaluator: How losses of a model are computed; `Batched()` if left out.
+        evaluator: How losses of a model are computed; `OneByOne()` if left out.
         seed: Fixes every random draw.
     """
 
+    USUAL: ClassVar[type[Evaluator]] = OneByOne  # to batch two takes longer than to run them
     SETTINGS: ClassVar[tuple[str, ...]] = ("learning_rate", "mu", "subspace")
 
     def __init__(
@@ -67,4 +68,4 @@ class MeZo(Walker):
     def _move(self, offsets: Tensor, losses: Tensor) -> Tensor:
         slope = float(losses[0] - losses[1]) / (2 * self.mu)
         rate = rate_at(self._name, self.learning_rate, self.steps)
-        return -rate * slope * self.direction(self.steps)
+        return -rate * slope * (offsets[0] / self.mu)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import vector_norm
 
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
@@ -82,7 +83,7 @@ class Rival(ABC):
         self._check_tensors()
         with torch.no_grad():
             outcome = advance()
-        squares = [float(change.double().square().sum()) for change in outcome.changes.values()]
+        lengths = [float(vector_norm(c, dtype=torch.float64)) for c in outcome.changes.values()]
         self.evaluations += outcome.evaluations
         self.report = StepReport(
             step=self.steps,
@@ -95,7 +96,7 @@ class Rival(ABC):
             spread_share=math.nan,
             spread_square=math.nan,
             dead_share=outcome.dead,
-            displacement=math.sqrt(math.fsum(squares)),
+            displacement=math.hypot(*lengths),
             nonfinite=outcome.nonfinite,
             evaluations=outcome.evaluations,
             seconds=time.perf_counter() - started,

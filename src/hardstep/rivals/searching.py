@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -29,9 +29,11 @@ class Searcher(Rival):
         model: A module, whose trainable parameters are searched, or named tensors.
         subspace: Which coordinates are searched; `RowWise()`, as in PolyStep, if left out. With
             the same seed they are those of a PolyStep whose particles have 8 dimensions.
-        evaluator: How losses of a model are computed; `Batched()` if left out.
+        evaluator: How losses of a model are computed; a new `USUAL` one if left out.
         seed: Fixes every random draw.
     """
+
+    USUAL: ClassVar[type[Evaluator]] = Batched
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Searcher(Rival):
                 f"{self._name}: subspace must be an object such as RowWise(rank=8), got "
                 f"{subspace!r}"
             )
-        self.evaluator: Evaluator = evaluator if evaluator is not None else Batched()
+        self.evaluator: Evaluator = evaluator if evaluator is not None else self.USUAL()
         if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(
                 f"{self._name}: evaluator must be an object such as Batched(), got {evaluator!r}"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.evaluation import Evaluator
+from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.rivals.checks import check_not_negative, check_positive
 from hardstep.rivals.searching import Walker
 from hardstep.subspaces import Subspace
@@ -31,10 +31,11 @@ class Spsa(Walker):
         alpha: How fast steps shrink.
         gamma: How fast distances shrink.
         subspace: Which coordinates are searched; `RowWise()` if left out.
-        evaluator: How losses of a model are computed; `Batched()` if left out.
+        evaluator: How losses of a model are computed; `OneByOne()` if left out.
         seed: Fixes every random draw.
     """
 
+    USUAL: ClassVar[type[Evaluator]] = OneByOne  # to batch two takes longer than to run them
     SETTINGS: ClassVar[tuple[str, ...]] = ("a", "c", "stability", "alpha", "gamma", "subspace")
 
     def __init__(

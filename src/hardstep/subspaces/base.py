@@ -10,7 +10,7 @@ values it is given, so weights edited between steps are kept.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -117,6 +117,10 @@ class BoundSubspace(ABC):
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The change of every tensor when all coordinates (n,) move at once: Πz."""
 
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """`expand` of several vectors (N, n), stacked (N, *shape); equal to rounding."""
+        return expand_each(self.expand, coordinates)
+
     @abstractmethod
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Πᵀ of the tensors, (n,)."""
@@ -136,8 +140,16 @@ class BoundSubspace(ABC):
             raise ConfigError(f"{type(self).__name__} keeps no state, got {sorted(state)}")
 
     def split(self, coordinates: Tensor) -> list[Tensor]:
-        """Coordinates (n,) cut into blocks."""
-        return list(torch.split(coordinates, [block.size for block in self.blocks]))
+        """Coordinates (…, n) cut into blocks."""
+        return list(torch.split(coordinates, [block.size for block in self.blocks], dim=-1))
+
+
+def expand_each(
+    expand: Callable[[Tensor], dict[str, Tensor]], coordinates: Tensor
+) -> dict[str, Tensor]:
+    """What a map of one vector makes of several (N, n), one after the other, stacked."""
+    changes = [expand(vector) for vector in coordinates]
+    return {name: torch.stack([change[name] for change in changes]) for name in changes[0]}
 
 
 class Subspace(Protocol):

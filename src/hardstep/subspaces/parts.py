@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hardstep.subspaces.base import Block, BoundSubspace, LinearMove, LocalChange
+from hardstep.subspaces.base import Block, BoundSubspace, LinearMove, LocalChange, expand_each
 from hardstep.subspaces.layout import Layout, TensorSpec
 
 
@@ -52,6 +52,10 @@ class Part(ABC):
     @abstractmethod
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Πz for this block."""
+
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """See `BoundSubspace.expand_many`."""
+        return expand_each(self.expand, coordinates)
 
     @abstractmethod
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -116,9 +120,12 @@ class IdentityPart(Part):
         return LinearMove(unit[:, 0], None, places, lengths, offsets.new_zeros(len(index)))
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
-        """The coordinates in the tensor's shape."""
+        """The coordinates (…, n) in the tensor's shape."""
         (spec,) = self.specs
-        return {spec.name: coordinates.to(spec.dtype).reshape(spec.shape)}
+        shape = coordinates.shape[:-1] + spec.shape
+        return {spec.name: coordinates.to(spec.dtype).reshape(shape)}
+
+    expand_many = expand
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The tensor, flat."""
@@ -161,12 +168,14 @@ class DensePart(Part):
         return rows.reshape(len(index), *self.specs[0].shape)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
-        """The product z · directions."""
+        """The product z · directions, for z (…, n)."""
         flat = coordinates @ self.directions
         return {
-            spec.name: part.reshape(spec.shape).to(spec.dtype)
+            spec.name: part.reshape(coordinates.shape[:-1] + spec.shape).to(spec.dtype)
             for spec, part in zip(self.specs, self._cut(flat), strict=True)
         }
+
+    expand_many = expand
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The product directions · θ."""
@@ -254,10 +263,13 @@ class PartsSubspace(BoundSubspace):
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Changes of all tensors."""
-        changes: dict[str, Tensor] = {}
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
-            changes.update(part.expand(piece))
-        return changes
+        pieces = zip(self.parts, self.split(coordinates), strict=True)
+        return {n: change for part, z in pieces for n, change in part.expand(z).items()}
+
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Stacked changes of all tensors."""
+        pieces = zip(self.parts, self.split(coordinates), strict=True)
+        return {n: change for part, z in pieces for n, change in part.expand_many(z).items()}
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """All parts' components, concatenated."""

@@ -1,13 +1,22 @@
 """Directions within the rows of a weight: the part that row-wise subspaces are made of."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from hardstep.subspaces.base import LinearMove, LocalChange
 from hardstep.subspaces.layout import TensorSpec
 from hardstep.subspaces.parts import Part, repeated
+
+
+class Sources(NamedTuple):
+    """Which coordinate it is that moves something."""
+
+    directions: Tensor  # (units · slots,) along a direction; n where a unit has no such slot
+    biases: Tensor  # (units,) a bias; nothing without
 
 
 class RowsPart(Part):
@@ -29,6 +38,14 @@ class RowsPart(Part):
         self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.unit]
         # The bias coordinate of a unit is its last one; it has no direction in the basis.
         self.is_bias = (self.slot == lengths[self.unit] - 1) & (bias is not None)
+        self.sources = self._sources()
+
+    def _sources(self) -> Sources:
+        units, slots, _ = self.basis.shape
+        row, biases = (~self.is_bias).nonzero()[:, 0], self.is_bias.nonzero()[:, 0]
+        directions = torch.full((units * slots,), len(self.unit), device=row.device)
+        directions[self.unit[row] * slots + self.slot[row]] = row
+        return Sources(directions, biases)
 
     def displaced(
         self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
@@ -78,15 +95,18 @@ class RowsPart(Part):
         )
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
-        """Row changes by one batched product; biases are read off."""
-        table = coordinates.new_zeros(self.basis.shape[:2])
-        row = ~self.is_bias
-        table[self.unit[row], self.slot[row]] = coordinates[row]
-        change = torch.bmm(table[:, None, :], self.basis.expand(len(table), -1, -1))
-        result = {self.weight.name: change.reshape(self.weight.shape).to(self.weight.dtype)}
+        """Row changes of coordinates (…, n) by one batched product; biases are read off."""
+        table = pad(coordinates, (0, 1)).index_select(-1, self.sources.directions)
+        by_unit = table.reshape(-1, *self.basis.shape[:2]).transpose(0, 1)
+        change = torch.bmm(by_unit, self.basis).transpose(0, 1)
+        shape = coordinates.shape[:-1] + self.weight.shape
+        result = {self.weight.name: change.reshape(shape).to(self.weight.dtype)}
         if self.bias:
-            result[self.bias.name] = coordinates[self.is_bias].to(self.bias.dtype)
+            biases = coordinates.index_select(-1, self.sources.biases)
+            result[self.bias.name] = biases.to(self.bias.dtype)
         return result
+
+    expand_many = expand
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Components of each row along its directions, and the biases."""
