@@ -100,5 +100,6 @@ def carry_out(
 def _one_thread() -> None:
     import torch
 
+    # A suite started in the background hands down an ignored Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
