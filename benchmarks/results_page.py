@@ -1,0 +1,45 @@
+"""Renew docs/results.md from everything that is recorded.
+
+    python benchmarks/results_page.py
+
+Suites come through `hardstep report`; the theory ladder has a protocol and a table of its own.
+"""
+
+from pathlib import Path
+
+import ladder
+
+from hardstep.bench.records import load
+from hardstep.bench.report import gather, render_markdown
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SUITES = ("digits", "paper", "ablations", "mnist-warm")
+PAGE = ROOT / "docs" / "results.md"
+LADDER = """## The theory ladder
+
+The spiking network with the paper's settings: hypotheses of the convergence theorem switched on
+from the tuned run, and off from theory mode, one at a time; Δ against the head of its block
+(`python benchmarks/ladder.py`, [theory.md](theory.md))."""
+ELSEWHERE = """## Elsewhere
+
+Time of a step: [performance.md](performance.md). MAX-SAT: [maxsat.md](maxsat.md). Checks of the
+theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../README.md)."""
+
+
+def main() -> None:
+    """Gather, render, write."""
+    records, skipped = [], []
+    for name in SUITES:
+        loaded = load(RESULTS / f"{name}.jsonl")
+        records += loaded.records
+        skipped += loaded.skipped
+    parts = [render_markdown(gather(records, skipped=skipped)), LADDER]
+    for data in sorted(ladder.SEEDS):
+        parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
+    PAGE.write_text("\n\n".join([*parts, ELSEWHERE]) + "\n")
+    print(f"{PAGE.relative_to(ROOT)}: {len(records):,} records, {len(skipped)} skipped")
+
+
+if __name__ == "__main__":
+    main()
