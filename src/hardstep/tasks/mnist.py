@@ -21,7 +21,6 @@ _STEPS = 30 * 106  # epochs of 54,000 images
 _STEPS_WITH_FASHION = 30 * 211  # epochs of 108,000 images
 
 _task = partial(image_task, hidden=128, batch_size=512)
-_far = partial(warm, rank=4, step_radius=1.0)  # twice the classes, and experts to tell apart
 _steep = partial(warm, rank=4, step_radius=0.6, probe_radius=2.0)  # steps are wide, slopes small
 
 TASKS = {
@@ -34,6 +33,6 @@ TASKS = {
         _task("ternary", _MNIST, settings=warm, steps=_STEPS),
         _task("staircase", _MNIST, settings=_steep, steps=_STEPS),
         _task("argmax", _MNIST, settings=warm, steps=_STEPS),
-        _task("moe", _WITH_FASHION, settings=_far, steps=_STEPS_WITH_FASHION),
+        _task("moe", _WITH_FASHION, settings=partial(warm, rank=4), steps=_STEPS_WITH_FASHION),
     )
 }
