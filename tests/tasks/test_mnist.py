@@ -56,9 +56,16 @@ def test_models_fit_their_data(name):
     assert torch.isfinite(task.loss_fn(scores, data.valid.labels))
 
 
+@pytest.mark.usefixtures("folder")
+def test_argmax_sees_clothing_and_the_mixture_both():
+    names = {name: tasks.find(name, "mnist").data(0).name for name in ("snn", "argmax", "moe")}
+    assert names == {"snn": "mnist", "argmax": "fashion-mnist", "moe": "mnist-and-fashion"}
+
+
 def test_titles_say_the_sizes_and_what_the_mixture_sees():
     assert "784–128–10 " in tasks.find("snn", "mnist").title
     assert "64–128–10 " in tasks.find("snn", "digits").title
+    assert tasks.find("argmax", "mnist").title.endswith(", Fashion-MNIST")
     assert tasks.find("moe", "mnist").title.endswith("MNIST and Fashion-MNIST")
     assert tasks.find("moe", "digits").title.endswith("digits and their negatives")
 

@@ -51,7 +51,7 @@ _ARCHITECTURES = {
         hard.staircase_mlp,
         "{pixels}–{hidden}–{hidden}–{classes} with five-level staircase activations",
     ),
-    "argmax": _Architecture(hard.argmax_net, "argmax attention over eight keys"),
+    "argmax": _Architecture(hard.argmax_net, "argmax attention over eight keys, {contents}"),
     "moe": _Architecture(hard.moe_net, "top-1 mixture of four experts, {contents}"),
 }
 
