@@ -45,7 +45,7 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="digits (bundled) or mnist (with Fashion-MNIST for moe): read from the folder "
+            help="digits (bundled) or mnist (Fashion-MNIST for argmax, both for moe): read from the folder "
             "HARDSTEP_DATA names, else downloaded once."
         ),
     ] = "digits",
