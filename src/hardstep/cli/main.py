@@ -45,8 +45,8 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="digits (bundled) or mnist (Fashion-MNIST for argmax, both for moe): read from the "
-            "folder HARDSTEP_DATA names, else downloaded once."
+            help="digits (bundled) or mnist (Fashion-MNIST for argmax, both for moe): read from "
+            "the folder HARDSTEP_DATA names, else downloaded once."
         ),
     ] = "digits",
     seed: Annotated[int, typer.Option(help="Fixes the whole run.")] = 0,
