@@ -85,6 +85,27 @@ class Transposed(nn.Module):
         return torch.einsum("bi,kij,bj->bk", hidden, self.forms, hidden)
 
 
+class Recorded(nn.Module):
+    """Two layers of leaky neurons over time, read from records of their spikes and membranes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs, self.outputs = nn.Linear(3, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        current, membrane, readout = self.inputs(inputs), 0.0, 0.0
+        spikes, readouts = [], []
+        for _ in range(5):
+            membrane = 0.9 * membrane + current
+            fired = (membrane >= 0.5).to(inputs.dtype)
+            membrane = membrane - 0.5 * fired
+            readout = 0.8 * readout + self.outputs(fired)
+            spikes.append((readout >= 0.2).to(inputs.dtype))
+            readouts.append(readout)
+        last = torch.cat([value.unsqueeze(0) for value in readouts])[-1]
+        return torch.stack(spikes).sum(0) + torch.stack(readouts, dim=1).mean(1) + 0.1 * last
+
+
 def _quantized() -> nn.Module:
     middle = TransformedLinear(4, 4, transform=Quantize())
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), middle, nn.ReLU(), nn.Linear(4, 3))
@@ -137,6 +158,7 @@ MODELS = {
     "argmax": (lambda: _sequential(nn.Linear(3, 4), ArgmaxAttention(4, 3), nn.Linear(4, 3)), (3,)),
     "experts": (lambda: _sequential(nn.Linear(3, 4), HardMoE(4, 2), nn.Linear(4, 3)), (3,)),
     "spiking": (lambda: SpikingMLP((3, 6, 3), num_steps=6), (3,)),
+    "recorded": (Recorded, (3,)),
     "quantized": (_quantized, (3,)),
     "staircase": (lambda: _sequential(nn.Linear(3, 6), Staircase(), nn.Linear(6, 3)), (3,)),
     "prelu": (lambda: _sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 3)), (3,)),

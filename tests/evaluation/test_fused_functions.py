@@ -392,6 +392,9 @@ LOSSES_FUSED = {
     "soft labels": lambda o, t: F.cross_entropy(o, torch.softmax(values(t).to(o.dtype), 1)),
     "hinge": lambda o, t: torch.relu(1 - o.gather(1, t[:, None]) + o).sum(),
     "accuracy": lambda o, t: (o.argmax(dim=1) == t).to(o.dtype).mean() + 1e-3 * o.mean(),
+    "axes kept": lambda o, t: (
+        o.square().mean((0, 1), keepdim=True) * torch.ones(2, 1).to(o)
+    ).sum(),
     "mean, squared": lambda o, t: F.cross_entropy(o, t) ** 2 + 3 * o.mean(),
 }
 # Not covered by kernels today; the losses must agree all the same.

@@ -3,48 +3,44 @@
 import torch
 
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
-from hardstep.evaluation.fused.translate import Bundle, Changed, Translator, argument, register
+from hardstep.evaluation.fused.stacks import read_part
+from hardstep.evaluation.fused.translate import Bundle, Changed, Translator, register
 from hardstep.evaluation.incremental.record import Node
 
 
-def _stacked(t: Translator, node: Node) -> None:
-    """Values of one shape along a new axis 1, some of them changed."""
-    refs = [ref.index for ref in node.args[0]]
-    ndim = t.base(node.outputs[0]).dim()
-    if ndim != 3 or argument(node, 1, "dim", 0) % ndim != 1:
-        raise Unfusable("stack other than along axis 1 of two-dimensional values")
-    parts: list[Changed | int] = []
-    for index in refs:
-        part = t.dense(index) if index in t.values else index
-        if isinstance(part, Changed) and part.axis != -1:
-            raise Unfusable("stack of values that do not vary along their last axis")
-        parts.append(part)
-    t.values[node.outputs[0]] = Bundle(tuple(parts))
-
-
 def _gathered(t: Translator, node: Node) -> None:
-    """The value that an index chooses: of a stack, or of a row."""
+    """The value that an index chooses: of unchanged ones along axis 1, or of a row."""
     value, dim, index = node.args[:3]
     out, shape = node.outputs[0], t.base(index.index).shape
+    if value.index not in t.values and t.base(value.index).dim() == 3:
+        unchanged = (None,) * t.base(value.index).shape[1]
+        _gather_part(t, node, Bundle(value.index, 1, unchanged))
+        return
     choice = _choice(t, index.index)
-    found = t.values.get(value.index)
-    if isinstance(found, Bundle):
-        if dim % 3 != 1 or shape[1] != 1:
-            raise Unfusable("gather other than of one value per row")
-        t.values[out] = Changed(_chosen(t, found, choice, out), -1)
-        t.program.order_by = index.index
-        return
-    if found is None and t.base(value.index).dim() == 3 and dim % 3 == 1 and shape[1] == 1:
-        slabs = tuple(t.slab(value.index, n) for n in range(t.base(value.index).shape[1]))
-        t.values[out] = Changed(_chosen(t, Bundle(slabs), choice, out), -1)
-        t.program.order_by = index.index
-        return
     if t.base(value.index).dim() != 2 or dim % 2 != 1 or shape[1] != 1:
         raise Unfusable("gather other than of one value per row")
-    source = t.dense(value.index).expr if found else t.matrix(value.index)
+    changed = value.index in t.values
+    source = t.dense(value.index).expr if changed else t.matrix(value.index)
     if source.domain is None:
         raise Unfusable("gather along an axis that is not followed")
     t.values[out] = Changed(t.g.pick(source, choice))
+
+
+def _gathered_part(t: Translator, node: Node) -> None:
+    """The part of a stack that an index chooses."""
+    bundle = t.values.get(node.args[0].index)
+    if not isinstance(bundle, Bundle) or bundle.axis != 1:
+        raise Unfusable("gather other than along a stack's axis 1")
+    _gather_part(t, node, bundle)
+
+
+def _gather_part(t: Translator, node: Node, bundle: Bundle) -> None:
+    _, dim, index = node.args[:3]
+    out = node.outputs[0]
+    if t.base(out).dim() != 3 or dim % 3 != 1 or t.base(index.index).shape[1] != 1:
+        raise Unfusable("gather other than of one value per row")
+    t.values[out] = Changed(_chosen(t, bundle, _choice(t, index.index), out), -1)
+    t.program.order_by = index.index
 
 
 def _choice(t: Translator, index: int) -> Expr:
@@ -66,12 +62,9 @@ def _chosen(t: Translator, bundle: Bundle, choice: Expr, out: int) -> Expr:
     slot = t.program.table("matrix", out)
     result = t.g.leaf("matrix", kind, slot, domain=t.base(out).shape[-1])
     for number, part in enumerate(bundle.parts):
-        if isinstance(part, Changed):
-            value = part.expr
-        elif fixed:
+        if part is None and fixed:
             continue
-        else:
-            value = t.matrix(part)
+        value = read_part(t, bundle, number, column=False)
         # Every part under its own condition, so that none is computed where it is not chosen.
         here = t.g.apply("eq", choice, t.g.constant(number, "i64"), kind="i1")
         result = t.g.apply("select", here, value, result, kind=kind)
@@ -124,4 +117,4 @@ def _place(index: Expr, num: int) -> Expr:
     return index
 
 
-register({"stack": _stacked, "gather": _gathered, "index": _looked_up})
+register({"gather": _gathered, "index": _looked_up}, on_stacks={"gather": _gathered_part})

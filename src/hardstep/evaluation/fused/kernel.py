@@ -47,8 +47,8 @@ class Tables:
         if layout == "weights":
             return _rows(self._label_weights(*what[1:]), order, stride)
         if layout == "slab":
-            index, number = what
-            return _rows(values[index][:, number], order, stride)
+            index, axis, number = what
+            return _rows(values[index].select(axis, number), order, stride)
         assert isinstance(what, int)
         value = values[what]
         if layout == "sum":
@@ -156,7 +156,8 @@ class Kernel:
         for closing, total in zip(self.plan.program.closings, outputs, strict=True):
             divisor = values[int(closing.divisor)].double() if closing.by_value else closing.divisor
             base = values[closing.output]
-            results[closing.output] = (base.double() + total / divisor).to(base.dtype)
+            gains = (total / divisor).reshape(num, *base.shape)
+            results[closing.output] = (base.double() + gains).to(base.dtype)
         return results
 
     # -- what belongs to a tile ---------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - registers its rules
 from hardstep.evaluation.fused import rules as _rules  # noqa: F401
+from hardstep.evaluation.fused import stacks as _stacks  # noqa: F401
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.generate import Generator
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
@@ -53,7 +54,7 @@ def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span)
     Raises:
         Unfusable: Some operation is not covered; the message says which.
     """
-    if not any(written.result in node.outputs for node in nodes):
+    if not nodes:
         raise Unfusable("the loss does not depend on it")
     builder = _Builder(candidates, written, span)
     for node in nodes:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
+from hardstep.evaluation.fused.expressions import FLOATS, Expr, Graph, Unfusable
 from hardstep.evaluation.fused.translate import (
-    Bundle,
     Changed,
     Closing,
     Rule,
@@ -15,16 +14,11 @@ from hardstep.evaluation.fused.translate import (
 from hardstep.evaluation.incremental.record import Node
 
 
-def _reshaped(t: Translator, node: Node) -> None:
+def reshaped(t: Translator, node: Node) -> None:
     """A view that keeps the rows; the followed axis must stay an axis of its own."""
     (index,) = node.inputs
     out = node.outputs[0]
-    new, found = t.base(out).shape, t.values[index]
-    if isinstance(found, Bundle):
-        if new != t.base(index).shape:
-            raise Unfusable(f"{node.name} of a stack")
-        t.values[out] = found
-        return
+    new, found = t.base(out).shape, t.changed(index)
     if len(new) == 0 or new[0] != t.program.num_rows:
         raise Unfusable(f"{node.name} across examples")
     if found.axis is None:
@@ -68,7 +62,7 @@ def _product(t: Translator, node: Node) -> None:
     found, weight = t.changed(left), t.program.table("weight", right)
     t.program.updated.add(out)
     if found.column:
-        t.exit(left)
+        t.exit(found.expr, t.at_unit(left))
         delta = t.g.apply("sub", found.expr, t.at_unit(left))
         factor = t.g.leaf("weight", kind, weight, domain=size)
         update = t.g.apply("mul", delta, factor)
@@ -93,13 +87,16 @@ def _shifted(t: Translator, bias: int, out: int) -> None:
 def _softmax(t: Translator, node: Node) -> None:
     index, out = node.inputs[0], node.outputs[0]
     value = _along(t, node, index, node.args[1])
-    top = t.g.reduce("amax", value)
-    shifted = t.g.apply("sub", value, top)
-    total = t.g.reduce("total", t.g.apply("exp", shifted))
-    if node.name == "_softmax":
-        t.values[out] = Changed(t.g.apply("div", t.g.apply("exp", shifted), total), -1)
-    else:
-        t.values[out] = Changed(t.g.apply("sub", shifted, t.g.apply("log", total)), -1)
+    t.values[out] = Changed(softmax(t.g, node.name, value), -1)
+
+
+def softmax(g: Graph, name: str, value: Expr) -> Expr:
+    """Softmax or its logarithm along the expression's axis."""
+    shifted = g.apply("sub", value, g.reduce("amax", value))
+    total = g.reduce("total", g.apply("exp", shifted))
+    if name == "_softmax":
+        return g.apply("div", g.apply("exp", shifted), total)
+    return g.apply("sub", shifted, g.apply("log", total))
 
 
 def _along(t: Translator, node: Node, index: int, dim: int) -> Expr:
@@ -122,9 +119,14 @@ def _best(t: Translator, node: Node) -> None:
         raise Unfusable(f"{node.name} of {value.kind}")
     which = "max" if "max" in node.name else "min"
     extreme, place = t.g.reduce(f"a{which}", value), t.g.reduce(f"arg{which}", value, kind="i64")
-    results = {"argmax": [place], "argmin": [place], "amax": [extreme], "amin": [extreme]}
-    for out, expr in zip(node.outputs, results.get(node.name, [extreme, place]), strict=True):
+    for out, expr in zip(node.outputs, best_results(node, extreme, place), strict=True):
         t.values[out] = Changed(expr)
+
+
+def best_results(node: Node, extreme: Expr, place: Expr) -> list[Expr]:
+    """What a search for the best returns: its value, its place, or both."""
+    results = {"argmax": [place], "argmin": [place], "amax": [extreme], "amin": [extreme]}
+    return results.get(node.name, [extreme, place])
 
 
 def _summed(t: Translator, node: Node) -> None:
@@ -163,7 +165,11 @@ def _close(t: Translator, index: int, out: int, count: int) -> None:
 
 
 def _difference(t: Translator, out: int, new: Expr, old: Expr, count: float) -> None:
-    difference = t.g.apply("sub", t.g.cast(new, "f64"), t.g.cast(old, "f64"))
+    close(t, out, t.g.apply("sub", t.g.cast(new, "f64"), t.g.cast(old, "f64")), count)
+
+
+def close(t: Translator, out: int, difference: Expr, count: float) -> None:
+    """A sum over examples of what a row adds to the base, divided by a count."""
     if difference.domain is not None:
         difference = t.g.reduce("total", difference)
     t.program.closings.append(Closing(out, difference, count))
@@ -230,7 +236,7 @@ def _squared(t: Translator, node: Node) -> None:
 
 
 _TABLE: dict[str, Rule] = {
-    **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze", "expand"), _reshaped),
+    **dict.fromkeys(("view", "_unsafe_view", "squeeze", "expand"), reshaped),
     **dict.fromkeys(("mm", "addmm"), _product),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("argmax", "argmin", "amax", "amin", "max", "min"), _best),
@@ -238,4 +244,4 @@ _TABLE: dict[str, Rule] = {
     "nll_loss_forward": _nll,
     "mse_loss": _squared,
 }
-register(_TABLE)
+register(_TABLE, on_stacks={})

@@ -4,6 +4,7 @@ The record's nodes are walked in order. A value that candidates change is follow
 
     a column   one unit of one axis differs: an expression per lane
     by lanes   an expression per lane, or per lane and index of one axis
+    a stack    several of these along an axis of their own, such as time
 
 with examples (axis 0) as lanes. What is not covered raises `Unfusable` with a reason, and the
 evaluator carries the block through the record operation by operation instead.
@@ -35,9 +36,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Several values of one shape stacked along axis 1; numbers stand for unchanged ones."""
+    """Several values of one shape stacked along an axis; nothing stands for unchanged ones."""
 
-    parts: tuple[Changed | int, ...]
+    whole: int  # the recorded value that holds all of them
+    axis: int
+    parts: tuple[Changed | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,14 @@ class Translator:
             raise Unfusable(f"more than {MAX_EXPRESSIONS} operations")
         if any(index in self.weights for index in node.inputs) and node.name != "index":
             raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
-        rule = _RULES.get(node.name)
-        if rule is not None:
-            rule(self, node)
-        elif node.name in BUILD:
-            self.values[node.outputs[0]] = self._elementwise(node)
+        found = [self.values[index] for index in node.inputs if index in self.values]
+        if not found and self.weights.keys().isdisjoint(node.inputs):
+            return  # follows from a part of a stack that does not change
+        if any(isinstance(value, Bundle) for value in found):
+            rule = _ON_STACKS.get(node.name, _unknown_on_stacks)
         else:
-            raise Unfusable(node.name)
+            rule = _RULES.get(node.name, _elementwise)
+        rule(self, node)
 
     # -- operands -------------------------------------------------------------------------
 
@@ -103,10 +107,10 @@ class Translator:
         return kind
 
     def changed(self, index: int) -> Changed:
-        """A changed value that is not a bundle."""
+        """A changed value that is not a stack."""
         found = self.values[index]
         if isinstance(found, Bundle):
-            raise Unfusable("a stack used other than by gather")
+            raise Unfusable("a stack where one value is expected")
         return found
 
     def matrix(self, index: int, axis: int = -1) -> Expr:
@@ -114,12 +118,6 @@ class Translator:
         size = self.base(index).shape[axis]
         slot = self.program.table("matrix", index)
         return self.g.leaf("matrix", self.kind(index), slot, domain=size)
-
-    def slab(self, index: int, number: int) -> Changed:
-        """One of several base values (rows, D) stacked along axis 1."""
-        slot = self.program.table("slab", (index, number))
-        size = self.base(index).shape[-1]
-        return Changed(self.g.leaf("matrix", self.kind(index), slot, domain=size), -1)
 
     def at_unit(self, index: int) -> Expr:
         """A base value (rows, ..., D), read at the candidate's unit."""
@@ -153,10 +151,13 @@ class Translator:
         if not found.column:
             return found
         assert found.axis is not None
-        self.exit(index)
-        old = self.matrix(index, found.axis)
+        return self.placed(found, self.at_unit(index), self.matrix(index, found.axis))
+
+    def placed(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
+        """A column put into its place among old values; rows in which it differs go on."""
+        self.exit(column.expr, at_unit)
         here = self.g.leaf("is_unit", "i1", domain=old.domain)
-        return Changed(self.g.apply("select", here, found.expr, old, kind=old.kind), found.axis)
+        return Changed(self.g.apply("select", here, column.expr, old, kind=old.kind), column.axis)
 
     def only_unit(self, index: int) -> Changed:
         """A changed value along an axis of size 1, as a value per lane."""
@@ -165,10 +166,9 @@ class Translator:
             return Changed(self.changed(index).expr)
         return Changed(self.g.pick(found.expr, self.g.constant(0, "i64")))
 
-    def exit(self, index: int) -> None:
+    def exit(self, column: Expr, old: Expr) -> None:
         """A column leaves its axis: rows in which it differs go on."""
-        column = self.changed(index)
-        differs = self.g.apply("ne", column.expr, self.at_unit(index), kind="i1")
+        differs = self.g.apply("ne", column, old, kind="i1")
         if differs not in self.program.exits:
             self.program.exits.append(differs)
 
@@ -181,7 +181,8 @@ class Translator:
 
     # -- element-wise ---------------------------------------------------------------------
 
-    def _elementwise(self, node: Node) -> Changed:
+    def elementwise(self, node: Node) -> Changed:
+        """An element-wise operation on values that are not stacks."""
         output = self.base(node.outputs[0])
         if output.dim() == 0 or output.shape[0] != self.program.num_rows:
             raise Unfusable(f"{node.name}: the result has no rows")
@@ -199,7 +200,6 @@ class Translator:
         ):
             raise Unfusable(f"{node.name}: changed operands vary along different axes")
         axis = next(iter(axes), None) if axes else self._free_axis(node)
-        kind = self._compared(node) if node.name in COMPARISONS else self.kind(node.outputs[0])
 
         def operand(ref: Ref) -> Expr:
             if ref.index not in self.values:
@@ -207,10 +207,15 @@ class Translator:
             value = found[ref.index]
             return value.expr if column or not value.column else self.dense(ref.index).expr
 
+        expr = self.applied(node, operand)
+        return Changed(expr, axis if column or expr.domain is not None else None, column)
+
+    def applied(self, node: Node, operand: Callable[[Ref], Expr]) -> Expr:
+        """An element-wise operation with expressions in place of its tensors."""
+        kind = self._compared(node) if node.name in COMPARISONS else self.kind(node.outputs[0])
         args, kwargs = node.filled(operand)
         args += _keywords(node.name, kwargs)
-        expr = BUILD[node.name](self.g, args, kind)
-        return Changed(expr, axis if column or expr.domain is not None else None, column)
+        return BUILD[node.name](self.g, args, kind)
 
     def _compared(self, node: Node) -> str:
         """The kind in which torch compares: a number or a lone value does not widen a tensor."""
@@ -251,11 +256,23 @@ def argument(node: Node, place: int, name: str, default: Any) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-# Rules for operations that are not element-wise are registered by `rules`.
+def _elementwise(t: Translator, node: Node) -> None:
+    if node.name not in BUILD:
+        raise Unfusable(node.name)
+    t.values[node.outputs[0]] = t.elementwise(node)
+
+
+def _unknown_on_stacks(t: Translator, node: Node) -> None:
+    raise Unfusable(f"{node.name} of a stack")
+
+
+# Rules for operations that are not element-wise are registered by `rules`, `choices`, `stacks`.
 Rule = Callable[[Translator, Node], None]
 _RULES: dict[str, Rule] = {}
+_ON_STACKS: dict[str, Rule] = {}
 
 
-def register(rules: Mapping[str, Rule]) -> None:
-    """Add rules for operations."""
+def register(rules: Mapping[str, Rule], on_stacks: Mapping[str, Rule]) -> None:
+    """Add rules for operations, and for those of which an operand is a stack."""
     _RULES.update(rules)
+    _ON_STACKS.update(on_stacks)

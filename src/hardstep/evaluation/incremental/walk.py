@@ -1,6 +1,6 @@
 """Carrying changes through a record, operation by operation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -25,20 +25,12 @@ Found = TypeVar("Found")
 
 
 class Walk:
-    """The part of a record that some parameters reach, ready to carry changes through."""
+    """The part of a record between some parameters and the loss, to carry changes through."""
 
     def __init__(self, written: Record, sources: list[int]) -> None:
         self.record = written
         self.sources = sources
-        self.nodes: list[Node] = []
-        reached = set(sources)
-        for node in written.nodes:
-            if node.name in SHAPE_ONLY or not reached.intersection(node.inputs):
-                continue
-            if -1 in node.outputs:
-                raise Refused(f"a value that depends on it reaches Python through {node.name}")
-            self.nodes.append(node)
-            reached.update(node.outputs)
+        self.nodes = _needed(_reached(written.nodes, sources), written.result)
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
         sizes = [value.numel() * value.element_size() for value in affected]
@@ -161,3 +153,26 @@ class Walk:
         result = vmap(call)(*inputs)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(Stacked(out) for out in outputs)
+
+
+def _reached(nodes: Iterable[Node], sources: list[int]) -> list[Node]:
+    """The nodes that depend on the sources."""
+    found, reached = [], set(sources)
+    for node in nodes:
+        if node.name in SHAPE_ONLY or reached.isdisjoint(node.inputs):
+            continue
+        if -1 in node.outputs:
+            raise Refused(f"a value that depends on it reaches Python through {node.name}")
+        found.append(node)
+        reached.update(node.outputs)
+    return found
+
+
+def _needed(nodes: list[Node], result: int) -> list[Node]:
+    """Those of them that the result depends on: models keep records that no loss looks at."""
+    found, needed = [], {result}
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            found.append(node)
+            needed.update(node.inputs)
+    return found[::-1]
