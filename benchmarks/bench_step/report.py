@@ -185,16 +185,23 @@ def _profiles(profiles: list[Record]) -> str:
 
 def _origin(found: list[Record]) -> str:
     newest = max(found, key=lambda record: record["date"])
-    machine, versions, limit = newest["machine"], newest["ours"]["versions"], newest["limit"]
+    machine, versions = newest["machine"], newest["ours"]["versions"]
     theirs = newest["theirs"]["versions"] if newest["theirs"] else {}
     listed = ", ".join(f"{name} {value}" for name, value in {**versions, **theirs}.items())
+    repeats = " or ".join(sorted({str(record["repeats"]) for record in found}))
     return (
         f"Recorded {newest['date'][:10]} in `benchmarks/results/bench-step.jsonl` by "
         f"`make bench-step`; {machine['processor']}, {machine['threads']} threads on "
-        f"{machine['cores']} cores, {limit['peak_operations'] / 1e9:.0f} GFLOP/s and "
-        f"{limit['peak_bytes'] / 1e9:.0f} GB/s measured; batch {newest['batch']}, "
-        f"repeats {newest['repeats']}; {listed}."
+        f"{machine['cores']} cores, {_range(found, 'peak_operations')} GFLOP/s and "
+        f"{_range(found, 'peak_bytes')} GB/s measured, row by row; batch {newest['batch']}, "
+        f"repeats {repeats}; the newest row: {listed}."
     )
+
+
+def _range(found: list[Record], name: str) -> str:
+    """From the least to the most that was measured, in 10⁹."""
+    values = sorted({round(record["limit"][name] / 1e9) for record in found})
+    return f"{values[0]} to {values[-1]}" if len(values) > 1 else str(values[0])
 
 
 def draw(compared: list[Record], path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hardstep import tasks
 from hardstep.bench import tuning
-from hardstep.bench.protocol import Axis, Budget, Trial, run_trial, train
+from hardstep.bench.protocol import Budget, Trial, run_trial, train
 from hardstep.bench.provenance import provenance
 from hardstep.bench.records import Record
 
@@ -168,6 +168,3 @@ class Cell:
     def _job(self, seed: int, budget: Budget, options: Chosen, stage: int) -> Job:
         rest = (stage, self.study, self.variant, self.closed)
         return Job(self.task, self.data, self.method, seed, budget, options, *rest)
-
-
-__all__ = ["Axis", "Cell", "Job", "key_of"]
