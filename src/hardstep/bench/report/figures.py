@@ -9,13 +9,13 @@ from hardstep.bench.report.markup import Markup, element, join, score
 from hardstep.bench.report.rows import Row
 from hardstep.bench.report.runs import CURVE_AXIS, Run, number
 from hardstep.bench.report.tables import (
+    caption,
     Cell,
     Column,
     cost_cells,
     cost_columns,
     equal,
     memory_known,
-    settings_link,
     sortable,
 )
 
@@ -90,14 +90,14 @@ def _chart(table: Table, y: dict[str, Any], lines: Sequence[dict[str, Any]]) -> 
 def chart_frame(table: Table) -> Markup:
     """Where the script draws; the caption says what is in it."""
     runs = len(table.runs)
-    caption = join(
+    title = join(
         element("b", f"Figure {table.number}."),
         f" {table.task} on {table.data} {equal(table.budget)}; {runs} runs.",
     )
     return element(
         "figure",
         element("div", class_="plot"),
-        element("figcaption", caption),
+        element("figcaption", title),
         id=f"figure-{table.number}",
         class_="chart",
     )
@@ -121,13 +121,9 @@ def study_figure(table: Table) -> Markup:
     ]
     foot = element("tr", element("td"), element("td", _strip(ticks)),
                    element("td", colspan=len(columns) - 2))  # fmt: skip
-    caption = join(
-        element("b", f"Figure {table.number}."),
-        f" {table.task} on {table.data} {equal(table.budget)}.",
-    )
     return element(
         "figure",
-        element("figcaption", caption, settings_link(table)),
+        caption("Figure", table),
         sortable(f"Figure {table.number}", columns, rows, foot),
         id=f"figure-{table.number}",
         class_="study",

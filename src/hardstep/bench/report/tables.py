@@ -147,13 +147,9 @@ def comparison_table(table: Table, contents: Contents) -> Markup:
         (row.label, comparison_cells(row, table, reference), row.method == reference)
         for row in table.rows
     ]
-    caption = join(
-        element("b", f"Table {table.number}."),
-        f" {table.task} on {table.data} {equal(table.budget)}.",
-    )
     return element(
         "figure",
-        element("figcaption", caption, settings_link(table)),
+        caption("Table", table),
         sortable(f"Table {table.number}", columns, rows),
         _several(table, contents.reference),
         id=f"table-{table.number}",
@@ -163,6 +159,13 @@ def comparison_table(table: Table, contents: Contents) -> Markup:
 def equal(budget: Budget) -> str:
     """What was equal, and how much of it there was."""
     return f"at equal {AXIS_NAMES[budget.axis]}, {budget.amount:,.10g} each"
+
+
+def caption(word: str, table: Table) -> Markup:
+    """Its number, what it shows, and the way to its settings."""
+    title = element("b", f"{word} {table.number}.")
+    shown = f" {table.task} on {table.data} {equal(table.budget)}."
+    return element("figcaption", join(title, shown), settings_link(table))
 
 
 def settings_link(table: Table) -> Markup:
