@@ -9,9 +9,9 @@ from hardstep.bench.report.markup import Markup, element, join, score
 from hardstep.bench.report.rows import Row
 from hardstep.bench.report.runs import CURVE_AXIS, Run, number
 from hardstep.bench.report.tables import (
-    caption,
     Cell,
     Column,
+    caption,
     cost_cells,
     cost_columns,
     equal,
