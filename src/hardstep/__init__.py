@@ -28,6 +28,7 @@ _HOME = {
         "Absorb",
         "AdaptiveProbes",
         "AskTell",
+        "FullDecay",
         "Momentum",
         "PlanReuse",
         "PolyStep",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from hardstep.optim import Absorb as Absorb
     from hardstep.optim import AdaptiveProbes as AdaptiveProbes
     from hardstep.optim import AskTell as AskTell
+    from hardstep.optim import FullDecay as FullDecay
     from hardstep.optim import Momentum as Momentum
     from hardstep.optim import PlanReuse as PlanReuse
     from hardstep.optim import PolyStep as PolyStep

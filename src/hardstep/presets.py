@@ -9,7 +9,15 @@ of a flat temperature, or a length. They use the row-wise subspace at the paper'
 import math
 
 from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
-from hardstep.optim import Absorb, Momentum, PlanReuse, Settings, WeightDecay, WeightMomentum
+from hardstep.optim import (
+    Absorb,
+    FullDecay,
+    Momentum,
+    PlanReuse,
+    Settings,
+    WeightDecay,
+    WeightMomentum,
+)
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
 from hardstep.subspaces import Full, RowWise
 
@@ -49,19 +57,23 @@ def warm(
     step_radius: float = 0.3,
     probe_radius: float = 1.0,
     temperature: float = 0.05,
+    decay: float = 4e-4,
 ) -> Settings:
     """Ours for wide layers whose loss is smooth in most weights, hard parts or not.
 
     Few rows are saturated, so a particle's move follows the size of its differences like a
     gradient's, and the radius only bounds it. Directions are new at every step, and what they
-    found is added up in the weights (`WeightMomentum`). A spiking network wants `wide`.
+    found is added up in the weights (`WeightMomentum`). Over thousands of steps a little decay of
+    all weights keeps the network from overfitting with what the loss hardly feels (`FullDecay`).
+    A spiking network wants `wide`.
     """
+    shrinking = (FullDecay(Cosine(decay, 0.025 * decay, steps)),) if decay else ()
     return Settings(
         subspace=RowWise(rank=rank, redraw=1),
         temperature=temperature,
         step_radius=Length(Cosine(step_radius, 0.025 * step_radius, steps)),
         probe_radius=Length(probe_radius),
-        rules=(WeightMomentum(0.9),),
+        rules=(WeightMomentum(0.9), *shrinking),
     )
 
 

@@ -7,7 +7,7 @@ from hardstep.bench.variants import NUMBERS, PAPER, POLYTOPES, SOLVERS, SUBSPACE
 from hardstep.errors import ConfigError
 from hardstep.geometry import Orthoplex
 from hardstep.nn import build
-from hardstep.optim import Momentum, PlanReuse, PolyStep
+from hardstep.optim import FullDecay, Momentum, PlanReuse, PolyStep, WeightMomentum
 from hardstep.schedules import Length
 
 TASK = tasks.find("snn", "digits")
@@ -54,6 +54,16 @@ def test_rules_are_added_and_replaced():
     assert PlanReuse(3, ema=0.7) in paper.rules
     assert made({"preset": "paper", "reuse": 1}, task=mlp).rules == ()
     assert made({"preset": "paper"}) == PAPER["snn"](100)
+
+
+def test_a_decay_is_annealed_and_comes_after_momentum():
+    added, decay = made({"decay": 0.01, "weight_momentum": 0.8}).rules
+    assert added == WeightMomentum(0.8)
+    assert (decay.rate(0), decay.rate(100)) == pytest.approx((0.01, 0.0003))
+    decayed = replace(TASK, settings=lambda steps: TASK.settings(steps).changed(rules=(decay,)))
+    assert made({"weight_momentum": 0.8}, task=decayed).rules == (added, decay)
+    assert made({"decay": 0}, task=decayed).rules == ()
+    assert isinstance(decay, FullDecay)
 
 
 @pytest.mark.parametrize("name", [*SOLVERS, *POLYTOPES, *SUBSPACES])

@@ -8,6 +8,7 @@ from hardstep.geometry import Biased, Jitter, Mollifier
 from hardstep.optim import (
     Absorb,
     AdaptiveProbes,
+    FullDecay,
     Momentum,
     PlanReuse,
     Rule,
@@ -304,6 +305,44 @@ def test_a_saved_run_goes_on_with_its_velocities():
         first.step(objective=Scripted())
         again.step(objective=Scripted())
     assert torch.equal(parameters(whole), parameters(halves))
+
+
+# -- decay of whole weights ---------------------------------------------------------------------
+
+
+def test_full_decay_shrinks_every_matrix_and_no_vector_also_where_nothing_is_searched():
+    model = Net()
+    opt = tiny(model, subspace=RowWise(rank=1, redraw=1), rules=(FullDecay(Linear(0.1, 0.3, 2)),))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for _ in range(3):
+        opt.step(*batch(), constant_loss)
+    kept = 0.9 * 0.8 * 0.7
+    assert {tensor.dim() for tensor in before.values()} == {1, 2}
+    for name, tensor in model.state_dict().items():
+        expected = (kept if tensor.dim() > 1 else 1.0) * before[name]
+        torch.testing.assert_close(tensor, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_momentum_adds_up_a_decay_that_comes_before_it():
+    shrunk = []
+    for rules in ((WeightMomentum(0.5), FullDecay(0.1)), (FullDecay(0.1), WeightMomentum(0.5))):
+        model = Net()
+        opt = tiny(model, rules=rules)
+        for _ in range(2):
+            opt.step(*batch(), constant_loss)
+        weights = flat({n: p for n, p in model.named_parameters() if p.dim() > 1})
+        start = flat({n: p for n, p in Net().named_parameters() if p.dim() > 1})
+        shrunk.append(float(weights.norm() / start.norm()))
+    assert shrunk == pytest.approx([0.9**2, 0.9 - 0.5 * 0.1 - 0.1 * 0.9], rel=1e-12)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0])
+def test_a_decay_outside_its_range_is_refused(rate):
+    with pytest.raises(ConfigError, match=r"FullDecay: rate must be in \[0, 1\)"):
+        FullDecay(rate)
+    opt = tiny(Net(), rules=(FullDecay(lambda step: rate),))
+    with pytest.raises(ConfigError, match=r"FullDecay: rate at step 0 must be in"):
+        opt.step(*batch(), constant_loss)
 
 
 def test_the_factors_of_a_low_rank_subspace_follow_the_weights():

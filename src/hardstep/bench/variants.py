@@ -5,6 +5,7 @@
     temperature = 0.005               flat (or annealed to temperature_end)
     rank, redraw, particle_dim, num_probes                      numbers; redraw = 0 is never
     momentum, weight_momentum, reuse                            numbers; 0 (reuse: 1) is without
+    decay = 4e-4                      of whole weights per step, annealed to 3 % of it; 0 is without
     subspace = "layer-wise"           row-wise, low-rank, global, sparse, full
     polytope = "orthoplex"            simplex, cube
     solver = "sinkhorn"               softmax, kl, greedy, top-k
@@ -22,7 +23,7 @@ from hardstep import presets
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
 from hardstep.names import check
-from hardstep.optim import Momentum, PlanReuse, Rule, Settings, WeightMomentum
+from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum
 from hardstep.schedules import Cosine, Length, Schedule
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
 from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sparse
@@ -43,6 +44,7 @@ NUMBERS = (
     "momentum",
     "weight_momentum",
     "reuse",
+    "decay",
 )
 WORDS = ("subspace", "polytope", "solver", "rotation", "preset")
 STEP_END = 0.03  # of the first step radius, as in presets.general
@@ -103,7 +105,7 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
             changes[name] = known[options[name]]()
     changes["polytope"] = _polytope(base, options)
     changes["subspace"] = _subspace(base, options, dim)
-    changes["rules"] = _rules(base, options)
+    changes["rules"] = _rules(base, options, steps)
     return base.changed(**changes)
 
 
@@ -142,12 +144,16 @@ def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any
     return space
 
 
-def _rules(base: Settings, options: Mapping[str, Any]) -> tuple[Any, ...]:
+def _rules(base: Settings, options: Mapping[str, Any], steps: int) -> tuple[Any, ...]:
     made: dict[type[Rule], Rule | None] = {}
     if "reuse" in options:
         made[PlanReuse] = PlanReuse(options["reuse"], ema=0.7) if options["reuse"] > 1 else None
     for name, kind in (("momentum", Momentum), ("weight_momentum", WeightMomentum)):
         if name in options:
             made[kind] = kind(options[name]) if options[name] else None
-    kept = [rule for rule in base.rules if type(rule) not in made]
-    return (*kept, *(rule for rule in made.values() if rule is not None))
+    if "decay" in options:
+        rate = options["decay"]
+        made[FullDecay] = FullDecay(Cosine(rate, STEP_END * rate, steps)) if rate else None
+    rules = [made.pop(type(rule), rule) for rule in base.rules] + list(made.values())
+    # Momentum would add up a decay that comes before it.
+    return tuple(sorted((r for r in rules if r), key=lambda rule: isinstance(rule, FullDecay)))

@@ -12,10 +12,10 @@ from hardstep.optim.rules import (
     PlanReuse,
     Rule,
     WeightDecay,
-    WeightMomentum,
 )
 from hardstep.optim.settings import Settings
 from hardstep.optim.step import Proposal, Reach, advance, propose
+from hardstep.optim.weight_rules import FullDecay, WeightMomentum
 
 __all__ = [
     "Absorb",
@@ -23,6 +23,7 @@ __all__ = [
     "AskTell",
     "Condition",
     "Coverage",
+    "FullDecay",
     "MinimizeResult",
     "Momentum",
     "PlanReuse",

@@ -28,7 +28,7 @@ from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, coverage
 from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
-from hardstep.optim.rules import Changes, Context
+from hardstep.optim.rules import Context, Tensors
 from hardstep.optim.settings import Settings, describe
 from hardstep.optim.step import Proposal, Reach, advance, propose
 from hardstep.schedules import length_at, temperature_at
@@ -313,10 +313,10 @@ class PolyStep:
         """Change the tensors and everything that follows them."""
         step = self._state.step
         flat = self.particles.to_coordinates(displacement)
-        changes: Changes = self.subspace.expand(flat)
+        changes: Tensors = self.subspace.expand(flat)
         memories = []
         for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
-            changes, memory = rule.shape_weights(changes, memory, step)
+            changes, memory = rule.shape_weights(changes, memory, self.tensors, step)
             memories.append(memory)
         with torch.no_grad():
             for name, change in changes.items():

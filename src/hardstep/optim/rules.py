@@ -17,7 +17,7 @@ from hardstep.optim.step import Proposal, propose
 from hardstep.schedules import Schedule, value_at
 
 RuleState = dict[str, Tensor]
-Changes = Mapping[str, Tensor]  # to every searched tensor, by name
+Tensors = Mapping[str, Tensor]  # one for every searched tensor, by name
 
 
 class Context(NamedTuple):
@@ -45,10 +45,10 @@ class Rule:
         return move, state
 
     def shape_weights(
-        self, changes: Changes, state: RuleState, step: int
-    ) -> tuple[Changes, RuleState]:
+        self, changes: Tensors, state: RuleState, weights: Tensors, step: int
+    ) -> tuple[Tensors, RuleState]:
         """What to add to the weights instead of the move's changes, and the next state."""
-        del step
+        del weights, step
         return changes, state
 
     def absorbs(self, step: int) -> bool:
@@ -77,7 +77,8 @@ class Rule:
         return state
 
 
-def _fraction(name: str, value: float) -> None:
+def check_fraction(name: str, value: float) -> None:
+    """Refuse what does not lie in [0, 1)."""
     if not 0 <= value < 1:
         raise ConfigError(f"{name} must be in [0, 1), got {value}")
 
@@ -90,7 +91,7 @@ class Momentum(Rule):
 
     def __post_init__(self) -> None:
         if not callable(self.beta):
-            _fraction("Momentum: beta", self.beta)
+            check_fraction("Momentum: beta", self.beta)
 
     def init(self, move: Tensor) -> RuleState:
         """No velocity yet."""
@@ -99,43 +100,9 @@ class Momentum(Rule):
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The new velocity, which is the move."""
         beta = value_at(self.beta, context.step)
-        _fraction(f"Momentum: beta at step {context.step}", beta)
+        check_fraction(f"Momentum: beta at step {context.step}", beta)
         velocity = beta * state["velocity"] + move
         return velocity, {"velocity": velocity}
-
-
-@dataclass(frozen=True, slots=True)
-class WeightMomentum(Rule):
-    """v ← βv + Π·move; the weights move by v. β may be scheduled.
-
-    With fixed directions this is `Momentum`. With directions redrawn every few steps `Momentum`
-    would forget at each redraw, while this one adds up what successive small subspaces found, so
-    that a step follows an average over many more directions than it probes.
-    """
-
-    beta: Schedule = 0.9
-
-    of_weights: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not callable(self.beta):
-            _fraction("WeightMomentum: beta", self.beta)
-
-    def shape_weights(
-        self, changes: Changes, state: RuleState, step: int
-    ) -> tuple[Changes, RuleState]:
-        """The new velocity, which is the change."""
-        beta = value_at(self.beta, step)
-        _fraction(f"WeightMomentum: beta at step {step}", beta)
-        velocity = {
-            name: change if _velocity(name) not in state else beta * state[_velocity(name)] + change
-            for name, change in changes.items()
-        }
-        return velocity, {_velocity(name): value for name, value in velocity.items()}
-
-
-def _velocity(name: str) -> str:
-    return f"velocity {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +113,12 @@ class WeightDecay(Rule):
 
     def __post_init__(self) -> None:
         if not callable(self.rate):
-            _fraction("WeightDecay: rate", self.rate)
+            check_fraction("WeightDecay: rate", self.rate)
 
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The move, pulled toward zero weights."""
         rate = value_at(self.rate, context.step)
-        _fraction(f"WeightDecay: rate at step {context.step}", rate)
+        check_fraction(f"WeightDecay: rate at step {context.step}", rate)
         return move - rate * context.weights().to(move), state
 
 
@@ -174,7 +141,7 @@ class PlanReuse(Rule):
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ConfigError(f"PlanReuse: every must be at least 1, got {self.every}")
-        _fraction("PlanReuse: ema", self.ema)
+        check_fraction("PlanReuse: ema", self.ema)
         if not self.limit > 1:
             raise ConfigError(f"PlanReuse: limit must be > 1, got {self.limit}")
 
