@@ -13,6 +13,9 @@ by operation, and what differs is counted:
     element-wise operation           1 per changed result (sigmoid 3, log-softmax 4)
     moves and reductions             0
 
+Inputs with the same value in all examples are left out of the second kind: what they contribute
+is one number per unit.
+
 An operation repeated on the very same tensors (a layer applied to the same input at every time
 step) needs doing once, and is counted once.
 
@@ -126,7 +129,8 @@ def _work(
         left, right = after.arguments[first : first + 2]
         old_left, old_right = before.arguments[first : first + 2]
         total += 2 * right.shape[1] * int((left != old_left).sum())
-        weights = right != old_right  # (inputs, units)
+        varies = (left != left[:1]).any(dim=0)
+        weights = (right != old_right) & varies[:, None]  # (inputs, units)
         entries, units = float(weights.sum()), int(weights.any(dim=0).sum())
         if right.untyped_storage().data_ptr() in own:
             entries = min(entries, entries * dim / vertices + dim * units)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bench_step import limits
-from bench_step.batches import batch
+from bench_step.batches import batch, origin
 from bench_step.models import build
 from bench_step.profile import timed_parts
 from bench_step.records import versions
@@ -63,6 +63,7 @@ class Ours:
         return {
             "setup_seconds": time.perf_counter() - started,
             "parameters": sum(p.numel() for p in self.model.parameters()),
+            "pictures": origin(),
             "probes": self.optimizer.evaluations_per_step,
             "subspace": _subspace_name(self.row),
             "coordinates": self.optimizer.subspace.dim,

@@ -194,8 +194,16 @@ def _origin(found: list[Record]) -> str:
         f"`make bench-step`; {machine['processor']}, {machine['threads']} threads on "
         f"{machine['cores']} cores, {_range(found, 'peak_operations')} GFLOP/s and "
         f"{_range(found, 'peak_bytes')} GB/s measured, row by row; batch {newest['batch']}, "
-        f"repeats {repeats}; the newest row: {listed}."
+        f"repeats {repeats}; {_pictures(found)}; the newest row: {listed}."
     )
+
+
+def _pictures(found: list[Record]) -> str:
+    """Which rows were measured on pictures of MNIST."""
+    real = [r["title"] for r in found if r["ours"].get("pictures", "drawn") == "MNIST"]
+    if len(real) in (0, len(found)):
+        return "pictures of MNIST" if real else "drawn pictures"
+    return f"pictures of MNIST for {', '.join(real)}, drawn ones for the others"
 
 
 def _range(found: list[Record], name: str) -> str:

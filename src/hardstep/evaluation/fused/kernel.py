@@ -10,6 +10,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compiled import call
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.plan import Entry, Plan
+from hardstep.evaluation.fused.responses import Inputs, inputs_of, respond
 from hardstep.evaluation.incremental.changes import Column
 from hardstep.evaluation.incremental.columns import column_rule
 from hardstep.evaluation.incremental.record import Record, Refused
@@ -100,7 +101,8 @@ class Kernel:
         self.rows = plan.program.num_rows
         self.stride = _stride(self.rows, plan.lanes)
         self.order = self._order()
-        self._rooms: dict[int, Tensor] = {}
+        self._inputs_of: dict[int, Inputs] = {}
+        self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
         self.fixed = {
             slot: tables.get(layout, what, self.order, self.stride)
             for (layout, what), slot in plan.program.tables.items()
@@ -141,7 +143,8 @@ class Kernel:
             units = self.tables.written.values[entry.output].shape[1]
             each = {"column": 1.0, "spread": units * dim / vertices, "linear": dim / vertices}
             if entry.kind != "linear" or entry.slots[1] >= 0:
-                size = min(size, int(room / (each[entry.kind] * self.stride * item)))
+                wide = self.stride + (self._inputs(entry).copied if entry.kind != "column" else 0)
+                size = min(size, int(room / (each[entry.kind] * wide * item)))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
@@ -211,15 +214,21 @@ class Kernel:
             env[node.outputs[0]] = change
         return env
 
-    def _inputs(self, entry: Entry) -> Tensor:
-        """The examples that meet the weight, (inputs, rows)."""
+    def _examples(self, entry: Entry) -> Tensor:
+        """Those that meet the weight, (inputs, rows)."""
         return self.tables.get("matrix", entry.left, self.order, self.stride)
+
+    def _inputs(self, entry: Entry) -> Inputs:
+        """The same, and which of the inputs vary."""
+        if entry.left not in self._inputs_of:
+            self._inputs_of[entry.left] = inputs_of(self._examples(entry), self.rows)
+        return self._inputs_of[entry.left]
 
     def _column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
         weight, values = columns[entry.right], self.tables.written.values
         result = self.tables.get("matrix", entry.output, self.order, self.stride)[weight.unit]
-        result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._inputs(entry))
+        result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._examples(entry))
         moved = columns.get(entry.bias) if entry.bias is not None else None
         if entry.bias is not None and moved is not None:
             result += (moved.slices - values[entry.bias][weight.unit])[:, None]
@@ -230,7 +239,7 @@ class Kernel:
         dtype = self.tables.written.values[entry.output].dtype
         own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
         if move.rows is not None:
-            own[responses] = move.rows @ self._inputs(entry)
+            own[responses] = self._respond(responses, move.rows, self._inputs(entry))
         return own
 
     def _spread(
@@ -242,19 +251,19 @@ class Kernel:
         directions = candidates.subspace.directions(tile.block, index[first].reshape(-1))
         assert directions is not None
         inputs = self._inputs(entry)
-        flat = directions.reshape(-1, len(inputs)).to(inputs.dtype)
+        flat = directions.reshape(-1, len(inputs.table))
         number = torch.repeat_interleave(torch.arange(len(start)), counts)
-        live = torch.where(index >= 0, offsets, 0).to(inputs.dtype)
+        live = torch.where(index >= 0, offsets, 0).to(inputs.table.dtype)
         return {responses: self._respond(responses, flat, inputs), particles: number, lengths: live}
 
-    def _respond(self, slot: int, directions: Tensor, inputs: Tensor) -> Tensor:
+    def _respond(self, slot: int, directions: Tensor, inputs: Inputs) -> Tensor:
         """What the examples make of the directions, in memory that the next tile uses again."""
-        room = self._rooms.get(slot)
-        if room is None or len(room) < len(directions):
-            room = self._rooms[slot] = inputs.new_zeros(len(directions), self.stride)
-        room = room[: len(directions)]
-        torch.mm(directions, inputs[:, : self.rows], out=room[:, : self.rows])
-        return room
+        num, like = len(directions), inputs.table
+        if slot not in self._rooms or len(self._rooms[slot][0]) < num:
+            self._rooms[slot] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
+        responses, room = (memory[:num] for memory in self._rooms[slot])
+        respond(directions.to(like.dtype), inputs, responses[:, : self.rows], room)
+        return responses
 
 
 _PER_TILE = {

@@ -1,0 +1,83 @@
+"""The product with directions, where inputs are the same in every example."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardstep.evaluation.fused import kernel
+from hardstep.evaluation.fused.responses import WORTH, inputs_of, respond
+from hardstep.subspaces import LayerWise, RowWise
+
+from .fused_programs import problem
+from .test_incremental import check_losses
+
+
+def table_of(inputs, rows, stride, constant, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.zeros(inputs, stride, dtype=torch.float64)
+    table[:, :rows] = torch.randn(inputs, rows, generator=generator, dtype=torch.float64)
+    table[constant, :rows] = table[constant, :1]
+    return table
+
+
+def responses(table, rows, directions):
+    inputs = inputs_of(table, rows)
+    out = torch.full((len(directions), rows), torch.nan, dtype=table.dtype)
+    respond(directions, inputs, out, directions.new_empty(len(directions), inputs.copied))
+    return out, inputs
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    inputs=st.integers(1, 40),
+    rows=st.integers(1, 9),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 9),
+)
+def test_responses_are_the_product_with_all_inputs(inputs, rows, share, seed):
+    constant = torch.arange(inputs) < round(share * inputs)
+    table = table_of(inputs, rows, rows + 3, constant, seed)
+    directions = torch.randn(
+        5, inputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    found, _ = responses(table, rows, directions)
+    torch.testing.assert_close(found, directions @ table[:, :rows], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("constant", "copied"), [(0, 0), (9, 0), (10, 71), (80, 1)])
+def test_constant_inputs_are_left_out_when_there_are_enough_of_them(constant, copied):
+    table = table_of(80, 6, 8, torch.arange(80) < constant)
+    assert inputs_of(table, 6).copied == copied
+    assert WORTH == 8
+
+
+def test_numbers_that_are_not_finite_stay_where_they_are():
+    table = table_of(16, 4, 4, torch.arange(16) < 8)
+    table[3, 2] = torch.nan
+    table[12] = torch.inf
+    found, inputs = responses(table, 4, torch.ones(2, 16, dtype=torch.float64))
+    assert inputs.copied
+    assert found.isfinite().tolist() == [[False] * 4] * 2
+    table[12] = 0
+    found, _ = responses(table, 4, torch.ones(2, 16, dtype=torch.float64))
+    assert found.isnan().tolist() == [[False, False, True, False]] * 2
+
+
+@pytest.mark.parametrize("subspace", [RowWise(2), LayerWise(1)], ids=["rows", "layers"])
+@pytest.mark.parametrize("name", ["recurrence", "deep-relu", "keyed", "gated", "residual"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
+def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
+    name, subspace, dtype, monkeypatch
+):
+    given = problem(name, dtype)
+    given.inputs[:, ::2] = given.inputs[:1, ::2]
+    seen = []
+
+    def watched(table, rows):
+        seen.append(inputs_of(table, rows))
+        return seen[-1]
+
+    monkeypatch.setattr(kernel, "inputs_of", watched)
+    check_losses(given, name, subspace, dtype)
+    assert any(inputs.kept is not None for inputs in seen)
