@@ -80,4 +80,4 @@ def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
 
     monkeypatch.setattr(kernel, "inputs_of", watched)
     check_losses(given, name, subspace, dtype)
-    assert any(inputs.kept is not None for inputs in seen)
+    assert any(inputs.varying is not None for inputs in seen)

@@ -138,13 +138,14 @@ class Kernel:
         _, vertices, probes, dim = offsets
         vertices *= probes
         item, size = 64 // self.plan.lanes, MAX_TILE
-        room = min(TABLE_BYTES, memory_budget)
         for entry in self.plan.entries:
             units = self.tables.written.values[entry.output].shape[1]
             each = {"column": 1.0, "spread": units * dim / vertices, "linear": dim / vertices}
             if entry.kind != "linear" or entry.slots[1] >= 0:
-                wide = self.stride + (self._inputs(entry).copied if entry.kind != "column" else 0)
-                size = min(size, int(room / (each[entry.kind] * wide * item)))
+                line = each[entry.kind] * item
+                copied = self._inputs(entry).copied if entry.kind != "column" else 0
+                size = min(size, int(TABLE_BYTES / (line * self.stride)))
+                size = min(size, int(memory_budget / (line * (self.stride + copied))))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:

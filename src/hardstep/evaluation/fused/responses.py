@@ -10,35 +10,42 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.fused.compaction import compact, padded
+
 WORTH = 8  # one input in so many must be constant for the copy of the rest to pay
-WIDTH = 8  # columns of a product whose results do not depend on how many rows it has
+
+
+class Varying(NamedTuple):
+    """The inputs of a batch that vary, and what there is of the others."""
+
+    chosen: Tensor  # which vary
+    others: Tensor  # which do not
+    constants: Tensor  # their values
+    table: Tensor  # (chosen + 1, stride): rows of the inputs that vary, and ones
 
 
 class Inputs(NamedTuple):
     """The examples that meet a weight."""
 
     table: Tensor  # (inputs, stride), examples last, zero beyond the last one
-    kept: Tensor | None  # inputs that vary, and any one more; nothing to use the table as it is
-    varying: Tensor  # (kept, stride): their rows of the table, and ones
-    constant: Tensor  # (inputs, WIDTH): values of those that do not vary, zero elsewhere
+    varying: Varying | None  # unless nearly all of them vary
 
     @property
     def copied(self) -> int:
         """Numbers that a direction's response needs memory for, besides itself."""
-        return 0 if self.kept is None else len(self.kept)
+        return 0 if self.varying is None else len(self.varying.table)
 
 
 def inputs_of(table: Tensor, rows: int) -> Inputs:
     """Look which inputs vary over the first `rows` examples of a table."""
     constant = (table[:, :rows] == table[:, :1]).all(1)
-    if rows == 0 or int(constant.sum()) * WORTH < len(table):
-        return Inputs(table, None, table, table[:0])
-    varying = (~constant).nonzero()[:, 0]
-    kept = torch.cat([varying, varying.new_zeros(1)])
-    chosen = table[kept]
-    chosen[-1, :rows] = 1
-    values = torch.where(constant, table[:, 0], 0)
-    return Inputs(table, kept, chosen, values[:, None].expand(-1, WIDTH).contiguous())
+    if int(constant.sum()) * WORTH < len(table):
+        return Inputs(table, None)
+    chosen, others = (~constant).nonzero()[:, 0], constant.nonzero()[:, 0]
+    ones = torch.zeros_like(table[:1])
+    ones[:, :rows] = 1
+    reduced = torch.cat([table[chosen], ones])
+    return Inputs(table, Varying(chosen, *padded(others, table[others, 0]), reduced))
 
 
 def respond(directions: Tensor, inputs: Inputs, out: Tensor, room: Tensor) -> None:
@@ -50,10 +57,9 @@ def respond(directions: Tensor, inputs: Inputs, out: Tensor, room: Tensor) -> No
         out: Where to write.
         room: (n, copied), overwritten.
     """
-    columns = out.shape[1]
-    if inputs.kept is None:
+    columns, varying = out.shape[1], inputs.varying
+    if varying is None:
         torch.mm(directions, inputs.table[:, :columns], out=out)
         return
-    torch.index_select(directions, 1, inputs.kept, out=room)
-    room[:, -1] = (directions @ inputs.constant)[:, 0]
-    torch.mm(room, inputs.varying[:, :columns], out=out)
+    compact(directions, varying.chosen, varying.others, varying.constants, room)
+    torch.mm(room, varying.table[:, :columns], out=out)
