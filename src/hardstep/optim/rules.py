@@ -77,10 +77,17 @@ class Rule:
         return state
 
 
-def check_fraction(name: str, value: float) -> None:
-    """Refuse what does not lie in [0, 1)."""
-    if not 0 <= value < 1:
+def check_fraction(name: str, value: Schedule) -> None:
+    """Refuse what does not lie in [0, 1); a schedule is looked at step by step."""
+    if not callable(value) and not 0 <= value < 1:
         raise ConfigError(f"{name} must be in [0, 1), got {value}")
+
+
+def fraction_at(name: str, schedule: Schedule, step: int) -> float:
+    """The value of a step, which must lie in [0, 1) too."""
+    value = value_at(schedule, step)
+    check_fraction(f"{name} at step {step}", value)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,7 @@ class Momentum(Rule):
     beta: Schedule = 0.9
 
     def __post_init__(self) -> None:
-        if not callable(self.beta):
-            check_fraction("Momentum: beta", self.beta)
+        check_fraction("Momentum: beta", self.beta)
 
     def init(self, move: Tensor) -> RuleState:
         """No velocity yet."""
@@ -99,8 +105,7 @@ class Momentum(Rule):
 
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The new velocity, which is the move."""
-        beta = value_at(self.beta, context.step)
-        check_fraction(f"Momentum: beta at step {context.step}", beta)
+        beta = fraction_at("Momentum: beta", self.beta, context.step)
         velocity = beta * state["velocity"] + move
         return velocity, {"velocity": velocity}
 
@@ -112,13 +117,11 @@ class WeightDecay(Rule):
     rate: Schedule
 
     def __post_init__(self) -> None:
-        if not callable(self.rate):
-            check_fraction("WeightDecay: rate", self.rate)
+        check_fraction("WeightDecay: rate", self.rate)
 
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The move, pulled toward zero weights."""
-        rate = value_at(self.rate, context.step)
-        check_fraction(f"WeightDecay: rate at step {context.step}", rate)
+        rate = fraction_at("WeightDecay: rate", self.rate, context.step)
         return move - rate * context.weights().to(move), state
 
 

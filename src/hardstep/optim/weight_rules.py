@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardstep.optim.rules import Rule, RuleState, Tensors, check_fraction
-from hardstep.schedules import Schedule, value_at
+from hardstep.optim.rules import Rule, RuleState, Tensors, check_fraction, fraction_at
+from hardstep.schedules import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,14 @@ class WeightMomentum(Rule):
     of_weights: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not callable(self.beta):
-            check_fraction("WeightMomentum: beta", self.beta)
+        check_fraction("WeightMomentum: beta", self.beta)
 
     def shape_weights(
         self, changes: Tensors, state: RuleState, weights: Tensors, step: int
     ) -> tuple[Tensors, RuleState]:
         """The new velocity, which is the change."""
         del weights
-        beta = value_at(self.beta, step)
-        check_fraction(f"WeightMomentum: beta at step {step}", beta)
+        beta = fraction_at("WeightMomentum: beta", self.beta, step)
         velocity = {
             name: change if _velocity(name) not in state else beta * state[_velocity(name)] + change
             for name, change in changes.items()
@@ -57,15 +55,13 @@ class FullDecay(Rule):
     rate: Schedule
 
     def __post_init__(self) -> None:
-        if not callable(self.rate):
-            check_fraction("FullDecay: rate", self.rate)
+        check_fraction("FullDecay: rate", self.rate)
 
     def shape_weights(
         self, changes: Tensors, state: RuleState, weights: Tensors, step: int
     ) -> tuple[Tensors, RuleState]:
         """The changes, pulled toward zero weights."""
-        rate = value_at(self.rate, step)
-        check_fraction(f"FullDecay: rate at step {step}", rate)
+        rate = fraction_at("FullDecay: rate", self.rate, step)
         pulled = {
             name: change - rate * weights[name].detach() if change.dim() > 1 else change
             for name, change in changes.items()

@@ -26,6 +26,7 @@ class Tables:
     def __init__(self, written: Record) -> None:
         self.written = written
         self.made: dict[tuple[object, ...], Tensor] = {}
+        self._varying: dict[tuple[object, ...], Inputs] = {}
 
     def get(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
         """A table by layout; blocks with the same order of rows share it."""
@@ -33,6 +34,14 @@ class Tables:
         if key not in self.made:
             self.made[key] = self._make(layout, what, order, stride)
         return self.made[key]
+
+    def inputs(self, what: int, order: Tensor | None, stride: int) -> Inputs:
+        """A recorded value as what meets a weight: its matrix, and which of its units vary."""
+        key = (what, id(order) if order is not None else None, stride)
+        if key not in self._varying:
+            table = self.get("matrix", what, order, stride)
+            self._varying[key] = inputs_of(table, len(self.written.values[what]))
+        return self._varying[key]
 
     def finite(self, index: int) -> bool:
         """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
@@ -101,7 +110,6 @@ class Kernel:
         self.rows = plan.program.num_rows
         self.stride = _stride(self.rows, plan.lanes)
         self.order = self._order()
-        self._inputs_of: dict[int, Inputs] = {}
         self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
         self.fixed = {
             slot: tables.get(layout, what, self.order, self.stride)
@@ -221,9 +229,7 @@ class Kernel:
 
     def _inputs(self, entry: Entry) -> Inputs:
         """The same, and which of the inputs vary."""
-        if entry.left not in self._inputs_of:
-            self._inputs_of[entry.left] = inputs_of(self._examples(entry), self.rows)
-        return self._inputs_of[entry.left]
+        return self.tables.inputs(entry.left, self.order, self.stride)
 
     def _column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
