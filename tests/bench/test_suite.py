@@ -1,14 +1,18 @@
 import json
+import os
+import signal
+import time
+from threading import Thread
 
 import pytest
 
 from hardstep.bench import load
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.protocol import Budget
-from hardstep.bench.running import Progress
+from hardstep.bench.running import Progress, carry_out
 from hardstep.bench.suite import read
 from hardstep.bench.tuning import CONFIGURATIONS
-from hardstep.cli.bench import duration, run_suite, run_table
+from hardstep.cli.bench import Part, duration, run_suite, run_table
 from hardstep.errors import ConfigError, DataError
 
 SUITE = """
@@ -118,6 +122,58 @@ def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
         for n in (1, 2)
     )
     assert one == two
+
+
+def test_a_part_of_a_suite_is_run_alone(suite, tmp_path, monkeypatch):
+    monkeypatch.setattr(Job, "run", lambda self, folder: pretended(self))
+    records = tmp_path / "runs.jsonl"
+    assert run_suite(suite, records, 1, Part(tasks="mlp", methods="random", match="steps")) == 0
+    assert [(r["method"], r["seed"]) for r in load(records).records] == [
+        ("random", 0),
+        ("random", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        (Part(tasks="mpl"), "task of .* is called 'mpl'; did you mean 'mlp'"),
+        (Part(methods="random,spsa"), "method of .* is called 'spsa'; there is polystep, random"),
+        (Part(match="evals"), "axis of .* is called 'evals'; there is steps"),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(suite, tmp_path, part, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        run_suite(suite, tmp_path / "runs.jsonl", 1, part)
+
+
+class Endless(Job):
+    """A run that says it has begun and never ends, but saves itself on Ctrl-C."""
+
+    def run(self, folder):
+        begun = folder / f"begun {self.seed}"
+        begun.touch()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            begun.rename(folder / f"saved {self.seed}")
+
+
+def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_path):
+    jobs = [Endless("mlp", "digits", "random", seed, Budget("steps", 2.0)) for seed in (0, 1)]
+    progress = Progress([], [])
+    progress.next_job = lambda busy: next((job for job in jobs if job.key not in busy), None)
+
+    def interrupt():
+        while len(list(tmp_path.glob("begun *"))) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(carry_out(progress, tmp_path, 2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["saved 0", "saved 1"]
 
 
 def swept(seeds=(0, 1), sweep=(100, 101)):

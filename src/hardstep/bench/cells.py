@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Job:
         """Whether it is for choosing settings, on validation."""
         return self.closed or self.stage > 0
 
-    @property
+    @cached_property
     def key(self) -> str:
         """What makes a run the same run."""
         return _key(self.task, self.data, self.method, self.seed, self.budget.axis,

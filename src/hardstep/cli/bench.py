@@ -1,18 +1,50 @@
 """`hardstep bench run` and `hardstep bench table`: suites of comparisons, recorded."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from hardstep.bench.cells import Job
+from hardstep.bench.cells import Cell, Job
 from hardstep.bench.records import Record, append, load
 from hardstep.bench.running import Progress, carry_out
 from hardstep.bench.suite import read
 from hardstep.bench.summary import AXIS_NAMES, groups, shown_score, summarize, tally, text
+from hardstep.names import check
 
 
-def run_suite(suite: Path, records: Path, processes: int) -> int:
+@dataclass(frozen=True)
+class Part:
+    """Which part of a suite to run, by names with commas between; left out, all of it."""
+
+    tasks: str | None = None
+    methods: str | None = None
+    match: str | None = None
+
+    def of(self, cells: Sequence[Cell], suite: Path) -> list[Cell]:
+        """Its cells.
+
+        Raises:
+            ConfigError: The suite has no such task, method or axis, or not together.
+        """
+        kept = list(cells)
+        for what, wanted in (("task", self.tasks), ("method", self.methods), ("axis", self.match)):
+            if wanted is None:
+                continue
+            names = [name.strip() for name in wanted.split(",")]
+            for name in names:
+                check(name, dict.fromkeys(_of(c, what) for c in kept), f"{what} of {suite}")
+            kept = [cell for cell in kept if _of(cell, what) in names]
+        return kept
+
+
+def _of(cell: Cell, what: str) -> str:
+    return {"task": cell.task, "method": cell.method, "axis": cell.budget.axis}[what]
+
+
+def run_suite(suite: Path, records: Path, processes: int, part: Part | None = None) -> int:
     """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
-    cells = read(suite)
+    cells = (part or Part()).of(read(suite), suite)
     loaded = load(records)
     tell_skipped(loaded.skipped)
     progress = Progress(cells, loaded.records)

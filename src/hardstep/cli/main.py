@@ -224,11 +224,15 @@ def bench_run(
         Path | None, typer.Option(help="Where runs are kept; beside the suite by default.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Runs at once, one core each.")] = 1,
+    tasks: Annotated[str | None, typer.Option(help="Only these, as in snn,int8.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these.")] = None,
+    match: Annotated[str | None, typer.Option(help="Only steps, evals or time.")] = None,
 ) -> None:
     """Run what a suite asks for and is not recorded yet."""
-    from hardstep.cli.bench import run_suite
+    from hardstep.cli.bench import Part, run_suite
 
-    raise typer.Exit(run_suite(suite, records or suite.with_suffix(".jsonl"), processes))
+    records = records or suite.with_suffix(".jsonl")
+    raise typer.Exit(run_suite(suite, records, processes, Part(tasks, methods, match)))
 
 
 @bench.command("table")
