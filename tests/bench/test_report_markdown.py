@@ -25,6 +25,18 @@ def test_a_table_says_scores_margins_and_costs_and_a_tally_counts_them():
     assert "## At equal steps: 1 comparisons" in page
 
 
+def test_an_overview_has_a_line_per_task_and_marks_where_the_reference_is_not_ahead():
+    records = [*runs("polystep", [0.6, 0.8]), *runs("spsa", [0.5, 0.4]), *runs("adam", [0.7, 0.9])]
+    records += [*runs("polystep", [0.5, 0.5], task="moe"), *runs("spsa", [0.4, 0.6], task="moe")]
+    records += runs("polystep", [0.9], task="mlp")  # compared with nothing
+    page = render_markdown(gather(records))
+    assert "## Mean test scores at equal steps\n" in page
+    assert "| task | steps | polystep | adam | spsa |" in page
+    assert cells(page, "snn, digits") == ["snn, digits", "100", "70.0", "> 80.0", "45.0"]
+    assert cells(page, "moe, digits") == ["moe, digits", "100", "50.0", "–", "= 50.0"]
+    assert "mlp, digits" not in page
+
+
 def test_ablations_stand_apart_and_sweeps_are_only_counted():
     records = [run(), run(stage=1, seed=9), run(study="solver", variant="greedy", test=0.25)]
     page = render_markdown(gather(records))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hardstep.bench.report.contents import Contents, Table, Tally
 from hardstep.bench.report.markup import score
+from hardstep.bench.report.overview import Overview, legend, overviews
 from hardstep.bench.report.sources import distinct, options_of, seed_ranges, versions
 from hardstep.bench.report.tables import (
     VERDICTS,
@@ -29,6 +30,8 @@ INTRO = (
 def render_markdown(contents: Contents) -> str:
     """The whole page."""
     parts = ["# Results", INTRO, _counts(contents), *map(_tally, contents.tallies)]
+    if scores := overviews(contents):
+        parts += [*map(_overview, scores), legend(contents.reference)]
     for place in dict.fromkeys((table.task, table.data) for table in contents.tables):
         parts.append(_safe(f"## {place[0]} on {place[1]}"))
         mine = [table for table in contents.tables if (table.task, table.data) == place]
@@ -55,6 +58,12 @@ def _tally(tally: Tally) -> str:
     rows.append(["**all**", *(f"**{total[word]}**" for word in VERDICTS)])
     title = f"## At equal {AXIS_NAMES[tally.axis]}: {sum(total.values())} comparisons"
     return f"{title}\n\n{_grid(head, rows)}"
+
+
+def _overview(overview: Overview) -> str:
+    head = [column.title for column in overview.columns]
+    rows = [[name, *(cell.text for cell in cells)] for name, cells in overview.lines()]
+    return f"## {overview.title}\n\n{_grid(head, rows)}"
 
 
 def _comparison(table: Table, reference: str) -> list[str]:

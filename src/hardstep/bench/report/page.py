@@ -10,6 +10,7 @@ from hardstep import __version__
 from hardstep.bench.report.contents import Contents, Table
 from hardstep.bench.report.figures import chart_frame, charts, study_figure
 from hardstep.bench.report.markup import Markup, count, element, embedded, join
+from hardstep.bench.report.overview import legend, overview_table, overviews
 from hardstep.bench.report.sources import source_sections
 from hardstep.bench.report.tables import comparison_table, tally_table
 
@@ -116,7 +117,9 @@ def _verdicts(contents: Contents) -> list[Markup]:
         "corrected for that.",
     )
     tables = [tally_table(tally, contents.reference) for tally in contents.tallies]
-    return [element("p", explanation), element("div", *tables, class_="tallies")]
+    scores = [overview_table(overview) for overview in overviews(contents)]
+    note = [element("p", legend(contents.reference), class_="note")] if scores else []
+    return [element("p", explanation), element("div", *tables, class_="tallies"), *scores, *note]
 
 
 def _tasks(contents: Contents) -> list[Markup]:
