@@ -26,6 +26,7 @@ SUBSPACES = {
     "full": Full(),
     "rows": RowWise(2),
     "rows-shared": RowWise(1, SharedRows()),
+    "rows-in-turns": RowWise(2, redraw=1, share=0.4),
     "layers": LayerWise(1),
     "global": Global(8),
     "sparse": Sparse(1),

@@ -17,6 +17,7 @@ from .test_incremental import FAST, check_losses
 SUBSPACES = (
     RowWise(2),
     RowWise(1, SharedRows()),
+    RowWise(2, redraw=1, share=0.4),
     RowWise(None),
     Full(),
     LayerWise(1),

@@ -26,6 +26,7 @@ SUBSPACES = {
     "rows-rank-2": RowWise(2),
     "rows-shared": RowWise(1, basis=SharedRows()),
     "rows-whole": RowWise(None),
+    "rows-in-turns": RowWise(1, redraw=1, share=0.5),
     "layers": LayerWise(1),
     "layers-rank-2": LayerWise(2),
     "global": Global(7),

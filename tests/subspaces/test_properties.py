@@ -163,7 +163,7 @@ def test_groups_blocks_and_coordinates_add_up(name, model):
 @EACH_SUBSPACE
 def test_memory_is_the_bytes_that_bases_hold(name, model):
     subspace = bound(name, model)
-    tables = ("unit", "slot", "is_bias")  # who owns a coordinate: not a basis
+    tables = ("place", "unit", "units", "slot", "is_bias")  # who owns a coordinate: not a basis
     held = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
         for part in subspace.parts

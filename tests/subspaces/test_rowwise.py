@@ -141,3 +141,45 @@ def test_redrawn_bases_are_restored_from_their_number():
 def test_redrawing_less_often_than_every_step_is_refused():
     with pytest.raises(ConfigError, match="redraw must be at least 1 or None, got 0"):
         RowWise(1, redraw=0)
+
+
+@EXAMPLES
+@given(units=st.integers(1, 12), share=st.floats(0.01, 1), has_bias=st.booleans())
+def test_units_take_turns_and_none_waits_for_longer_than_a_round(units, share, has_bias):
+    tensors = {"weight": torch.zeros(units, 3), "bias": torch.zeros(units)}
+    layout = Layout(tensors if has_bias else {"weight": tensors["weight"]})
+    subspace = RowWise(1, redraw=2, share=share).bind(layout, 2, 0)
+    num = max(1, round(share * units))
+    turns = -(-units // num)
+    for _ in range(3):  # rounds
+        seen = set()
+        for _ in range(turns):
+            changed = subspace.expand(torch.ones(subspace.dim))
+            moved = {int(unit) for unit in changed["weight"].norm(dim=1).nonzero()}
+            assert len(moved) == num
+            if has_bias:
+                assert {int(unit) for unit in changed["bias"].nonzero()} == moved
+            seen |= moved
+            assert subspace.commit(0, torch.zeros(subspace.dim)) is False
+            assert subspace.commit(1, torch.zeros(subspace.dim)) is True
+        assert len(seen) == units
+
+
+def test_a_share_of_the_units_costs_that_share_of_the_evaluations_and_memory():
+    layout = Layout({"weight": torch.zeros(40, 9), "bias": torch.zeros(40)})
+    everyone, some = (RowWise(2, redraw=1, share=share).bind(layout, 4, 0) for share in (1, 0.25))
+    assert some.dim == everyone.dim / 4
+    assert some.memory == everyone.memory / 4
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"share": 0, "redraw": 1}, r"share must be in \(0, 1\], got 0"),
+        ({"share": 1.5, "redraw": 1}, r"share must be in \(0, 1\], got 1.5"),
+        ({"share": 0.5}, "with share=0.5 the other units would never train; give redraw"),
+    ],
+)
+def test_a_share_that_makes_no_sense_is_refused(options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        RowWise(1, **options)

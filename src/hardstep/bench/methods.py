@@ -39,7 +39,9 @@ class Plan:
         steps would forget what it has learned.
         """
         subspace = self.task.settings(self.steps).subspace
-        return replace(subspace, redraw=None) if isinstance(subspace, RowWise) else subspace
+        return (
+            replace(subspace, redraw=None, share=1.0) if isinstance(subspace, RowWise) else subspace
+        )
 
 
 Build = Callable[[Plan, Options], Trainable]

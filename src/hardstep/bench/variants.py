@@ -4,6 +4,7 @@
     probe_radius = 2.0                a length, flat (or annealed to probe_radius_end)
     temperature = 0.005               flat (or annealed to temperature_end)
     rank, redraw, particle_dim, num_probes                      numbers; redraw = 0 is never
+    share = 0.1                       of the units at a time, the next ones after redraw steps (1)
     momentum, weight_momentum, reuse                            numbers; 0 (reuse: 1) is without
     decay = 4e-4                      of whole weights per step, annealed to 3 % of it; 0 is without
     subspace = "layer-wise"           row-wise, low-rank, global, sparse, full
@@ -39,6 +40,7 @@ NUMBERS = (
     "probe_radius_end",
     "rank",
     "redraw",
+    "share",
     "particle_dim",
     "num_probes",
     "momentum",
@@ -141,6 +143,9 @@ def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any
         space = replace(space, rank=rank)  # type: ignore[type-var]  # subspaces are dataclasses
     if "redraw" in options:
         space = replace(space, redraw=options["redraw"] or None)  # type: ignore[type-var]
+    if options.get("share", 1) < 1:
+        redraw = getattr(space, "redraw", None) or 1
+        space = replace(space, share=options["share"], redraw=redraw)  # type: ignore[type-var]
     return space
 
 

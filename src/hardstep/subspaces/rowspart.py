@@ -20,31 +20,44 @@ class Sources(NamedTuple):
 
 
 class RowsPart(Part):
-    """Each output unit has its own directions within its row, and its bias.
+    """Output units have their own directions within their rows, and their biases.
 
-    Unit u has `sizes[u]` coordinates: directions over the row first, the bias last.
+    The i-th of the units has `sizes[i]` coordinates: directions over its row first, the bias last.
+
+    Args:
+        weight: The weight, one row per output unit.
+        bias: The units' biases.
+        basis: Directions, (units, slots, columns); a unit uses its first few slots.
+        sizes: Coordinates of every unit.
+        units: Which units have directions, ascending; left out, all of them.
     """
 
     def __init__(
-        self, weight: TensorSpec, bias: TensorSpec | None, basis: Tensor, sizes: tuple[int, ...]
+        self,
+        weight: TensorSpec,
+        bias: TensorSpec | None,
+        basis: Tensor,
+        sizes: tuple[int, ...],
+        units: Tensor | None = None,
     ) -> None:
         super().__init__((weight, bias) if bias else (weight,), sizes)
         self.weight, self.bias = weight, bias
-        self.basis = basis  # (units, slots, columns); a unit uses its first few slots
+        self.basis, self.units = basis, units
         self.memory = basis.untyped_storage().nbytes()
         lengths = torch.tensor(sizes, device=basis.device)
-        self.unit = torch.repeat_interleave(lengths)  # (n,) output unit of a coordinate
-        self.slot = torch.arange(len(self.unit), device=basis.device)
-        self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.unit]
+        self.place = torch.repeat_interleave(lengths)  # (n,) of a coordinate's unit in the basis
+        self.unit = self.place if units is None else units[self.place]
+        self.slot = torch.arange(len(self.place), device=basis.device)
+        self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.place]
         # The bias coordinate of a unit is its last one; it has no direction in the basis.
-        self.is_bias = (self.slot == lengths[self.unit] - 1) & (bias is not None)
+        self.is_bias = (self.slot == lengths[self.place] - 1) & (bias is not None)
         self.sources = self._sources()
 
     def _sources(self) -> Sources:
         units, slots, _ = self.basis.shape
         row, biases = (~self.is_bias).nonzero()[:, 0], self.is_bias.nonzero()[:, 0]
         directions = torch.full((units * slots,), len(self.unit), device=row.device)
-        directions[self.unit[row] * slots + self.slot[row]] = row
+        directions[self.place[row] * slots + self.slot[row]] = row
         return Sources(directions, biases)
 
     def displaced(
@@ -64,10 +77,10 @@ class RowsPart(Part):
         """The changed rows and biases alone; a particle never straddles two units."""
         safe = index.clamp_min(0)
         live = torch.where(index >= 0, offsets, 0)
-        unit = self.unit[safe[:, 0]]
+        unit, place = self.unit[safe[:, 0]], self.place[safe[:, 0]]
         along_row = torch.where(self.is_bias[safe], 0, live)
         slot = torch.where(self.is_bias[safe], 0, self.slot[safe])
-        change = torch.einsum("nd,ndc->nc", along_row, self.basis[unit[:, None], slot])
+        change = torch.einsum("nd,ndc->nc", along_row, self.basis[place[:, None], slot])
         rows = base[self.weight.name].detach()[unit]
         rows = rows + change.reshape(rows.shape).to(rows.dtype)
         result = {self.weight.name: LocalChange(unit, rows)}
@@ -83,7 +96,7 @@ class RowsPart(Part):
         last = int(index.max()) + 1
         # A bias has no direction: its place is any, its length along it zero.
         slot = torch.where(self.is_bias, 0, self.slot)[first:last]
-        rows = self.basis[self.unit[first:last], slot]
+        rows = self.basis[self.place[first:last], slot]
         safe = index.clamp_min(0)
         live, bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
         return LinearMove(
@@ -98,23 +111,31 @@ class RowsPart(Part):
         """Row changes of coordinates (…, n) by one batched product; biases are read off."""
         table = pad(coordinates, (0, 1)).index_select(-1, self.sources.directions)
         by_unit = table.reshape(-1, *self.basis.shape[:2]).transpose(0, 1)
-        change = torch.bmm(by_unit, self.basis).transpose(0, 1)
+        change = self._all_units(torch.bmm(by_unit, self.basis).transpose(0, 1), 1)
         shape = coordinates.shape[:-1] + self.weight.shape
         result = {self.weight.name: change.reshape(shape).to(self.weight.dtype)}
         if self.bias:
-            biases = coordinates.index_select(-1, self.sources.biases)
+            biases = self._all_units(coordinates.index_select(-1, self.sources.biases), -1)
             result[self.bias.name] = biases.to(self.bias.dtype)
         return result
 
     expand_many = expand
 
+    def _all_units(self, changes: Tensor, axis: int) -> Tensor:
+        """Changes of the units that have directions, with zeros for the others between them."""
+        if self.units is None:
+            return changes
+        shape = list(changes.shape)
+        shape[axis] = self.weight.rows
+        return changes.new_zeros(shape).index_copy_(axis, self.units, changes)
+
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Components of each row along its directions, and the biases."""
         rows = tensors[self.weight.name].detach().reshape(self.weight.rows, -1, 1)
-        along = torch.bmm(
-            self.basis.expand(self.weight.rows, -1, -1), rows.to(self.basis.dtype)
-        ).squeeze(2)
-        coordinates = along[self.unit, self.slot.clamp_max(self.basis.shape[1] - 1)]
+        if self.units is not None:
+            rows = rows[self.units]
+        along = torch.bmm(self.basis, rows.to(self.basis.dtype)).squeeze(2)
+        coordinates = along[self.place, self.slot.clamp_max(self.basis.shape[1] - 1)]
         if self.bias:
             biases = tensors[self.bias.name].detach()
             coordinates = torch.where(self.is_bias, biases[self.unit], coordinates)

@@ -6,11 +6,12 @@ the bases hold d_in·d_out·q numbers; and a probe changes a single output unit.
 
 The layer's budget is the paper's, n = min((d_out + d_in)·r, d_out·d_in), plus the biases,
 in whole particles: ⌈(n + d_out)/d_p⌉ of them, spread over the units as evenly as whole
-particles allow, and at least one per unit, since a unit without any would never train.
+particles allow, and at least one per unit, since a unit without any would never train. Units may
+also take turns, a share of them at a time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -90,12 +91,17 @@ class RowWise:
         redraw: Draw new directions every so many steps, so that in time the search reaches the
             whole space; coordinates lose their meaning then, and the optimizer forgets what it
             remembers of them. `None` keeps the first ones.
+        share: Of the units of every weight that have directions at a time. Units take turns, drawn
+            anew with the directions, and the others rest: more and cheaper steps from the same
+            number of evaluations, which is what counts where there are few. Vectors that are no
+            unit's bias take no turns.
         max_bytes: Refuse bases larger than this.
     """
 
     rank: int | None = 8
     basis: RowBasis = field(default_factory=HaarRows)
     redraw: int | None = None
+    share: float = 1.0
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +109,13 @@ class RowWise:
             check_rank("RowWise", self.rank)
         if self.redraw is not None and self.redraw < 1:
             raise ConfigError(f"RowWise: redraw must be at least 1 or None, got {self.redraw}")
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"RowWise: share must be in (0, 1], got {self.share}")
+        if self.share < 1 and self.redraw is None:
+            raise ConfigError(
+                f"RowWise: with share={self.share} the other units would never train; give redraw, "
+                "after how many steps it is the next ones' turn"
+            )
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Draw the bases of every weight; vectors that are no unit's bias stay whole."""
@@ -133,26 +146,31 @@ class RowWise:
         sizes = self._sizes(layout, spec, particle_dim)
         bias = layout.specs[layout.bias_of[spec.name]] if spec.name in layout.bias_of else None
         slots = max(sizes) - (bias is not None)
+        seed, redraws = draw
         if self._whole(layout, spec, sizes):  # no need to turn rows that are searched whole
-            basis = torch.eye(slots, dtype=layout.dtype).expand(spec.rows, -1, -1)
+            basis = torch.eye(slots, dtype=layout.dtype).expand(len(sizes), -1, -1)
         else:
-            seed, redraws = draw
             again = (redraws,) if redraws else ()
             generator = seeds.generator(seed, "rowwise", index, *again)
-            basis = self.basis.draw(spec, slots, generator, layout.dtype)
-        return RowsPart(spec, bias, basis.to(spec.device), sizes)
+            basis = self.basis.draw(_first(spec, len(sizes)), slots, generator, layout.dtype)
+        units = None
+        if len(sizes) < spec.rows:
+            units = _turn(spec.rows, len(sizes), (seed, index), redraws).to(spec.device)
+        return RowsPart(spec, bias, basis.to(spec.device), sizes, units)
 
     def _sizes(self, layout: Layout, spec: TensorSpec, particle_dim: int) -> tuple[int, ...]:
-        """Coordinates of every unit, bias included."""
+        """Coordinates of every unit whose turn it is, bias included."""
         has_bias = spec.name in layout.bias_of
         longest = spec.columns + has_bias
+        num = max(1, round(self.share * spec.rows))
         if self.rank is None:
-            return (longest,) * spec.rows
+            return (longest,) * num
         budget = layer_budget(spec.rows, spec.columns, self.rank) + has_bias * spec.rows
         particles = max(-(-budget // particle_dim), spec.rows)
         each, extra = divmod(particles, spec.rows)
         return tuple(
-            min((each + (unit < extra)) * particle_dim, longest) for unit in range(spec.rows)
+            min((each + (unit * spec.rows // num < extra)) * particle_dim, longest)
+            for unit in range(num)
         )
 
     @staticmethod
@@ -169,9 +187,23 @@ class RowWise:
                 if self._whole(layout, spec, sizes):
                     needed += slots * slots * itemsize(layout.dtype)
                 else:
-                    needed += self.basis.memory(spec, slots, layout.dtype)
+                    needed += self.basis.memory(_first(spec, len(sizes)), slots, layout.dtype)
         alternative = "a smaller rank, basis=SharedRows(), or Sparse"
         check_capacity(f"RowWise(rank={self.rank})", needed, self.max_bytes, alternative)
+
+
+def _first(weight: TensorSpec, num: int) -> TensorSpec:
+    """A weight of so many of its units."""
+    return replace(weight, shape=(num, *weight.shape[1:]))
+
+
+def _turn(units: int, num: int, key: tuple[int, int], redraws: int) -> Tensor:
+    """Whose turn it is, ascending: every unit once before any has its second, or nearly so."""
+    turns = -(-units // num)
+    cycle, turn = divmod(redraws, turns)
+    order = torch.randperm(units, generator=seeds.generator(key[0], "turns", key[1], cycle))
+    start = min(turn * num, units - num)  # the last turn is filled up with some of the one before
+    return order[start : start + num].sort().values
 
 
 class BoundRedrawn(PartsSubspace):
