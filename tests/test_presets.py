@@ -179,8 +179,15 @@ def net():
 
 @pytest.mark.parametrize(
     "settings",
-    [case[0] for case in CASES] + [presets.theory(), presets.general(STEPS)],
-    ids=[*NAMES, "theory", "general"],
+    [
+        *(case[0] for case in CASES),
+        presets.theory(),
+        presets.general(STEPS),
+        presets.wide(STEPS),
+        presets.warm(STEPS),
+        presets.frugal(STEPS),
+    ],
+    ids=[*NAMES, "theory", "general", "wide", "warm", "frugal"],
 )
 def test_a_small_model_takes_steps_with_every_preset(settings):
     model = net()
@@ -205,7 +212,7 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in (*SUBSPACE_RUNS, "general", "rl") if name != "snn"]
+    "name", [name for name in (*SUBSPACE_RUNS, "general", "warm", "frugal", "rl") if name != "snn"]
 )
 def test_a_run_of_no_steps_is_refused(name):
     with pytest.raises(ConfigError, match="steps must be at least 1, got 0"):

@@ -77,6 +77,22 @@ def warm(
     )
 
 
+def frugal(steps: int, share: float = 0.1, step_radius: float = 0.35) -> Settings:
+    """Ours for when evaluations are what is scarce.
+
+    Many cheap steps go further with them than a few dear ones: units take turns, a share of them
+    at a time, in new directions at every turn. What a few units change of the loss is little, so
+    the temperature is low enough for every particle to go about the step radius all the same.
+    """
+    return Settings(
+        subspace=RowWise(rank=2, redraw=1, share=share),
+        polytope=Simplex(4),
+        temperature=0.001,
+        step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),
+        probe_radius=Length(2.0),
+    )
+
+
 def snn(steps: int) -> Settings:
     """Spiking network: flat temperature, biased rotation, absorb every 20 steps."""
     del steps  # nothing is scheduled

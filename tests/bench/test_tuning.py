@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hardstep import tasks
+from hardstep import presets, tasks
 from hardstep.bench import load
 from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build
 from hardstep.bench.tuning import Setting, best, grid, settings_of, stage_options
@@ -34,6 +34,17 @@ def test_populations_are_free_where_steps_are_not_what_is_equal():
                  for axis in ("steps", "evals", "time")}  # fmt: skip
         assert "population" not in tuned["steps"]
         assert "population" in tuned["evals"] & tuned["time"]
+
+
+def test_where_evaluations_are_equal_polystep_is_tuned_around_its_frugal_settings():
+    settings = settings_of(TASK, "polystep", "evals")
+    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    assert {c["preset"] for c in found} == {"frugal"}
+    middle = found[4]
+    steps, model = 100, build_model(TASK.model, 0)
+    usual = Plan(TASK, model, steps, 0)
+    assert build("polystep", usual, middle).settings == presets.frugal(steps)
+    assert {c["share"] for c in found} == {0.05, 0.1, 0.2}
 
 
 def test_the_surrogate_slope_is_tuned_where_there_is_one():

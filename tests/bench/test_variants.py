@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from hardstep import tasks
+from hardstep import presets, tasks
 from hardstep.bench.variants import NUMBERS, PAPER, POLYTOPES, SOLVERS, SUBSPACES, WORDS, settings
 from hardstep.errors import ConfigError
-from hardstep.geometry import Orthoplex
+from hardstep.geometry import Orthoplex, Simplex
 from hardstep.nn import build
 from hardstep.optim import FullDecay, Momentum, PlanReuse, PolyStep, WeightMomentum
 from hardstep.schedules import Length
@@ -45,6 +45,17 @@ def test_numbers_reach_their_settings():
     assert (found.num_probes, found.polytope.dim) == (2, 4)
     assert (found.subspace.rank, found.subspace.redraw) == (2, 5)
     assert made({"redraw": 0}).subspace.redraw is None
+
+
+def test_a_share_of_the_units_means_turns():
+    assert (made({"share": 0.2}).subspace.share, made({"share": 0.2}).subspace.redraw) == (0.2, 1)
+    assert made({"share": 0.2, "redraw": 4}).subspace.redraw == 4
+    assert made({"share": 1}).subspace == made({}).subspace
+
+
+def test_the_frugal_preset_is_changed_like_any_other():
+    found = made({"preset": "frugal", "share": 0.3, "particle_dim": 6})
+    assert found == presets.frugal(100, share=0.3).changed(polytope=Simplex(6))
 
 
 def test_rules_are_added_and_replaced():

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hardstep import presets
 from hardstep.bench.methods import has_slope
 from hardstep.schedules import length_at, value_at
 from hardstep.tasks import Task
@@ -20,10 +21,13 @@ CONFIGURATIONS = 9  # per stage
 
 
 class Setting(NamedTuple):
-    """A setting to tune: where to begin, and the ratio between neighbours of the first stage."""
+    """A setting to tune: where to begin, and the ratio between neighbours of the first stage.
+
+    With a ratio of 1 it is not tuned: every configuration has it as it is.
+    """
 
     name: str
-    centre: float
+    centre: Any
     ratio: float
     multiple_of: int = 0  # of whole numbers; 0 for any number
 
@@ -39,19 +43,25 @@ _SETTINGS: dict[str, tuple[Setting, ...]] = {
     "adam": (Setting("learning_rate", 3e-3, 2.0),),
 }
 _SIZES: dict[str, tuple[Setting, ...]] = {  # where steps are not what is equal, their price is free
-    "polystep": (Setting("rank", 4, 2.0, multiple_of=1),
-                 Setting("particle_dim", 4, 2.0, multiple_of=1)),
     "openai-es": (_POPULATION,),
     "cma-es": (_POPULATION,),
     "eggroll": (_POPULATION,),
     "random": (_POPULATION,),
-}  # fmt: skip
+}
+_PARTICLE_DIM = Setting("particle_dim", 4, 2.0, multiple_of=1)
+_POLYSTEP_SIZES: dict[str, tuple[Setting, ...]] = {
+    "steps": (),
+    "evals": (_PARTICLE_DIM, Setting("share", 0.1, 2.0), Setting("preset", "frugal", 1.0)),
+    "time": (_PARTICLE_DIM, Setting("rank", 4, 2.0, multiple_of=1)),
+}
 _SLOPE = Setting("slope", math.sqrt(0.5 * 10), math.sqrt(10 / 0.5))  # from 0.5 to 10, as published
 
 
 def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
     """What is tuned: populations only where the axis leaves them free."""
-    found = _radii(task) if method == "polystep" else _SETTINGS[method]
+    if method == "polystep":
+        return _radii(task, axis) + _POLYSTEP_SIZES[axis]
+    found = _SETTINGS[method]
     if axis != "steps":
         found += _SIZES.get(method, ())
     if method == "adam" and has_slope(task):
@@ -59,9 +69,9 @@ def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
     return found
 
 
-def _radii(task: Task) -> tuple[Setting, ...]:
-    """PolyStep's, around those the task begins with."""
-    settings = task.settings(task.steps)
+def _radii(task: Task, axis: str) -> tuple[Setting, ...]:
+    """PolyStep's, around those it would begin with."""
+    settings = presets.frugal(task.steps) if axis == "evals" else task.settings(task.steps)
     temperature = float(value_at(settings.temperature, 0))
     return tuple(
         Setting(name, length_at(name, getattr(settings, name), 0, temperature), 2.0)
@@ -70,12 +80,14 @@ def _radii(task: Task) -> tuple[Setting, ...]:
 
 
 def grid(
-    settings: Sequence[Setting], centres: Mapping[str, float], stage: int
+    settings: Sequence[Setting], centres: Mapping[str, Any], stage: int
 ) -> Iterator[dict[str, Any]]:
     """Nine configurations around the centres."""
-    for exponents in _design(len(settings)):
-        found: dict[str, Any] = {}
-        for setting, exponent in zip(settings, exponents, strict=True):
+    tuned = [setting for setting in settings if setting.ratio > 1]
+    fixed = {s.name: centres[s.name] for s in settings if s not in tuned}
+    for exponents in _design(len(tuned)):
+        found = dict(fixed)
+        for setting, exponent in zip(tuned, exponents, strict=True):
             ratio = setting.ratio if stage == 1 else math.sqrt(setting.ratio)
             found[setting.name] = _rounded(setting, centres[setting.name] * ratio**exponent)
         yield found

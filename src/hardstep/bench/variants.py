@@ -11,7 +11,7 @@
     polytope = "orthoplex"            simplex, cube
     solver = "sinkhorn"               softmax, kl, greedy, top-k
     rotation = "biased"               haar
-    preset = "paper"                  start from the paper's settings of the task
+    preset = "paper"                  start from the paper's settings of the task, or "frugal"
 
 They apply to the task's own settings, or to the preset's.
 """
@@ -112,9 +112,11 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
 
 
 def _preset(task: Task, steps: int, name: str) -> Settings:
-    check(name, ("task", "paper"), "preset")
+    check(name, ("task", "paper", "frugal"), "preset")
     if name == "task":
         return task.settings(steps)
+    if name == "frugal":
+        return presets.frugal(steps)
     if task.name not in PAPER:
         raise ConfigError(f"the paper has no settings for {task.name!r}, only {', '.join(PAPER)}")
     return PAPER[task.name](steps)
