@@ -56,6 +56,12 @@ def test_a_share_of_the_units_means_turns():
 def test_the_frugal_preset_is_changed_like_any_other():
     found = made({"preset": "frugal", "share": 0.3, "particle_dim": 6})
     assert found == presets.frugal(100, share=0.3).changed(polytope=Simplex(6))
+    assert made({"preset": "frugal", "share": 1.0}).subspace.share == 1
+
+
+def test_an_option_that_a_subspace_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match="no option of the subspace LayerWise is called 'share'"):
+        made({"subspace": "layer-wise", "share": 0.5})
 
 
 def test_rules_are_added_and_replaced():

@@ -17,7 +17,7 @@ They apply to the task's own settings, or to the preset's.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from hardstep import presets
@@ -142,13 +142,20 @@ def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any
         check(options["subspace"], SUBSPACES, "subspace")
         space = SUBSPACES[options["subspace"]](rank or 1, dim)
     elif "rank" in options:
-        space = replace(space, rank=rank)  # type: ignore[type-var]  # subspaces are dataclasses
+        space = _with(space, rank=rank)
     if "redraw" in options:
-        space = replace(space, redraw=options["redraw"] or None)  # type: ignore[type-var]
-    if options.get("share", 1) < 1:
-        redraw = getattr(space, "redraw", None) or 1
-        space = replace(space, share=options["share"], redraw=redraw)  # type: ignore[type-var]
+        space = _with(space, redraw=options["redraw"] or None)
+    if "share" in options:
+        turns = getattr(space, "redraw", None) or (1 if options["share"] < 1 else None)
+        space = _with(space, share=options["share"], redraw=turns)
     return space
+
+
+def _with(space: Any, **changes: Any) -> Any:
+    known = [item.name for item in fields(space)]
+    for name in changes:
+        check(name, known, f"option of the subspace {type(space).__name__}")
+    return replace(space, **changes)
 
 
 def _rules(base: Settings, options: Mapping[str, Any], steps: int) -> tuple[Any, ...]:
