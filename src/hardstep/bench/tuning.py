@@ -72,10 +72,12 @@ def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
 def _radii(task: Task, axis: str) -> tuple[Setting, ...]:
     """PolyStep's, around those it would begin with."""
     settings = presets.frugal(task.steps) if axis == "evals" else task.settings(task.steps)
+    # A sweep of few evaluations flatters long steps, so it does not look far.
+    ratios = {"step_radius": 1.6 if axis == "evals" else 2.0, "probe_radius": 2.0}
     temperature = float(value_at(settings.temperature, 0))
     return tuple(
-        Setting(name, length_at(name, getattr(settings, name), 0, temperature), 2.0)
-        for name in ("step_radius", "probe_radius")
+        Setting(name, length_at(name, getattr(settings, name), 0, temperature), ratio)
+        for name, ratio in ratios.items()
     )
 
 
