@@ -147,6 +147,19 @@ def test_a_part_that_is_not_there_is_refused(suite, tmp_path, part, sentence):
         run_suite(suite, tmp_path / "runs.jsonl", 1, part)
 
 
+def test_the_time_left_is_what_a_unit_of_budget_took_in_the_runs_most_alike():
+    cells = [swept(), Cell("mlp", "digits", "openai-es", Budget("evals", 500.0), (0, 1))]
+    job = Job("snn", "digits", "random", 5, Budget("steps", 2.0))
+    first = pretended(job) | {"seconds": 8.0}  # 4 s a step, of another method and task
+    progress = Progress(cells, [first])
+    budget = 17 * 2 * 3.0 + 2 * 9.0  # sweep, then seeds
+    by_run = 2 * 8.0  # of evaluations nothing is known
+    assert progress.seconds_left(1) == pytest.approx(4 * budget + by_run)
+    known = progress.next_job(set())
+    progress.add(pretended(known) | {"seconds": 6.0})  # 2 s a step of this very cell
+    assert progress.seconds_left(2) == pytest.approx((2 * (budget - 3.0) + 2 * 7.0) / 2)
+
+
 class Endless(Job):
     """A run that says it has begun and never ends, but saves itself on Ctrl-C."""
 

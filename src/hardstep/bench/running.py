@@ -3,7 +3,7 @@
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -48,27 +48,50 @@ class Progress:
                 self._todo[index] = self.cells[index].todo(self.known)
 
     def seconds_left(self, processes: int) -> float:
-        """Of wall-clock, from the mean of runs like those that are left."""
-        like: Mapping[tuple[str, ...], list[float]] = defaultdict(list)
-        for record in self.known.values():
-            if "budget" in record:
-                like[record["method"], record["budget"]["axis"]].append(record["seconds"])
-                like[()].append(record["seconds"])
-        if not like[()]:
-            return 0.0
+        """Of wall-clock, from what a unit of budget took in the runs that are most alike."""
+        rates: dict[Likeness, list[float]] = defaultdict(list)
+        runs = [record for record in self.known.values() if "budget" in record]
+        for record in runs:
+            axis, amount = record["budget"]["axis"], record["budget"]["amount"]
+            for likeness in _likenesses(record["task"], record["method"], axis):
+                rates[likeness].append(record["seconds"] / amount)
         total = 0.0
         for cell, todo in zip(self.cells, self._todo, strict=True):
-            each = like[cell.method, cell.budget.axis] or like[()]
-            total += _left(cell, todo) * fmean(each)
+            alike = _likenesses(cell.task, cell.method, cell.budget.axis)
+            known = next((rates[likeness] for likeness in alike if likeness in rates), None)
+            if known:
+                total += fmean(known) * _amount_left(cell, todo)
+            elif runs:  # of other budgets, so that a run is all there is to count by
+                total += fmean(record["seconds"] for record in runs) * _left(cell, todo)
         return total / processes
+
+
+Likeness = tuple[str, ...]
+
+
+def _likenesses(task: str, method: str, axis: str) -> tuple[Likeness, ...]:
+    """What runs may have in common, most first; without a common axis there is no rate."""
+    return (axis, method, task), (axis, method), (axis,)
 
 
 def _left(cell: Cell, todo: Sequence[Job]) -> int:
     """Without knowing which options a sweep will choose: a cell does its stages in order."""
-    if not todo:
-        return 0
-    later = {0: 0, 1: cell.size - cell.stage_size(1), 2: len(cell.seeds)}
-    return len(todo) + later[todo[0].stage]
+    return len(todo) + sum(num for num, _ in _later(cell, todo))
+
+
+def _amount_left(cell: Cell, todo: Sequence[Job]) -> float:
+    """The same in units of budget."""
+    now = sum(job.budget.amount for job in todo)
+    return now + sum(num * amount for num, amount in _later(cell, todo))
+
+
+def _later(cell: Cell, todo: Sequence[Job]) -> list[tuple[int, float]]:
+    """Number and budget of the runs that follow those to do now."""
+    stage = todo[0].stage if todo else 0
+    reported = (len(cell.seeds), cell.budget.amount)
+    if stage == 1:
+        return [(cell.stage_size(2), cell.sweep_amount), reported]
+    return [reported] if stage == 2 else []
 
 
 def carry_out(
