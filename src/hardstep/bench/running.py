@@ -3,9 +3,10 @@
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import fmean
 
@@ -107,6 +108,7 @@ def carry_out(
             progress.add(record)
             yield job, record
         return
+    others = set(active_children())
     with ProcessPoolExecutor(processes, get_context("spawn"), _worker) as pool:
         running: dict[Future[Record], Job] = {}
         try:
@@ -124,14 +126,14 @@ def carry_out(
                     yield job, record
         finally:
             if running:
-                _interrupt_workers()
+                _interrupt(set(active_children()) - others)
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _interrupt_workers() -> None:
-    for child in active_children():
-        if child.pid is not None:
-            os.kill(child.pid, signal.SIGINT)
+def _interrupt(workers: Iterable[BaseProcess]) -> None:
+    for worker in workers:
+        if worker.pid is not None:
+            os.kill(worker.pid, signal.SIGINT)
 
 
 def _worker() -> None:

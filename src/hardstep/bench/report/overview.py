@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hardstep.bench.report.contents import Contents, Table
 from hardstep.bench.report.markup import NONE, Markup, element
-from hardstep.bench.report.rows import Row
+from hardstep.bench.report.rows import Row, most_seeds
 from hardstep.bench.report.tables import Cell, Column, sortable
 from hardstep.bench.summary import AXIS_NAMES
 
@@ -38,7 +38,7 @@ class Overview:
 
     def _cells(self, table: Table) -> list[Cell]:
         amount = table.budget.amount
-        scores = [_score(_row(table, method), table) for method in self.methods]
+        scores = [_score(most_seeds(table.rows, method), table) for method in self.methods]
         return [Cell(f"{amount:,.10g}", amount), *scores]
 
 
@@ -74,12 +74,6 @@ def overview_table(overview: Overview) -> Markup:
 
 def _methods(tables: Iterable[Table]) -> set[str]:
     return {row.method for table in tables for row in table.rows}
-
-
-def _row(table: Table, method: str) -> Row | None:
-    """Of several configurations the one with most seeds, as margins take it."""
-    mine = [row for row in table.rows if row.method == method]
-    return max(mine, key=lambda row: len(row.seeds), default=None)
 
 
 def _score(row: Row | None, table: Table) -> Cell:

@@ -95,15 +95,20 @@ def _natural(label: str) -> list[tuple[float, str]]:
     return [(float(part), "") if part[:1].isdigit() else (math.inf, part) for part in parts]
 
 
+def most_seeds(rows: Sequence[Row], method: str) -> Row | None:
+    """The row of a method; of several configurations the one with most seeds."""
+    mine = [row for row in rows if row.method == method]
+    return max(mine, key=lambda row: len(row.seeds), default=None)
+
+
 def with_margins(rows: Sequence[Row], reference: str) -> tuple[Row, ...]:
     """Rows of rivals with the reference's margin over each.
 
     If the reference ran in several configurations, the one with most seeds is compared.
     """
-    references = [row for row in rows if row.method == reference]
-    if not references:
+    ours = most_seeds(rows, reference)
+    if ours is None:
         return tuple(rows)
-    ours = max(references, key=lambda row: len(row.seeds))
     return tuple(
         row if row.method == reference else Row(row.label, row.runs, _margin(ours, row))
         for row in rows
