@@ -1,6 +1,9 @@
 import json
 import os
+import shlex
 import signal
+import subprocess
+import sys
 import time
 from threading import Thread
 
@@ -187,6 +190,45 @@ def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         list(carry_out(progress, tmp_path, 2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved 0", "saved 1"]
+
+
+TWO_SHORT_TWO_ENDLESS = """
+data = "digits"
+
+[[run]]
+tasks = ["mlp"]
+methods = ["random"]
+seeds = [0, 1]
+match = "steps"
+budget = 1
+
+[[run]]
+tasks = ["mlp"]
+methods = ["random"]
+seeds = [0, 1]
+match = "steps"
+budget = 100_000_000
+"""
+
+
+def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path):
+    path, records = tmp_path / "suite.toml", tmp_path / "suite.jsonl"
+    path.write_text(TWO_SHORT_TWO_ENDLESS)
+    code = "from hardstep.cli.main import main; main()"
+    command = shlex.join([sys.executable, "-c", code, "bench", "run", str(path), "--processes=2"])
+    running = subprocess.Popen(
+        ["sh", "-c", f"trap '' INT; exec {command}"],  # as nohup and & leave it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = [running.stdout.readline() for _ in range(2)]
+    assert all("mlp random seed" in line for line in lines), running.stderr.read()
+    running.terminate()
+    _, said = running.communicate(timeout=100)  # workers hold the pipes too, so they are gone
+    assert running.returncode == 130
+    assert said.endswith("2 runs were recorded, the same command goes on with the rest\n")
+    assert [record["budget"]["amount"] for record in load(records).records] == [1.0, 1.0]
 
 
 def swept(seeds=(0, 1), sweep=(100, 101)):

@@ -164,7 +164,8 @@ def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, ca
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path, sent):
     out = tmp_path / "run"
     arguments = ["train", "mlp", "--steps", "12", "--out", str(out)]
     running = subprocess.Popen(
@@ -179,7 +180,7 @@ def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path):
         time.sleep(0.02)
     while time.monotonic() < deadline and (out / "log.jsonl").stat().st_size == 0:
         time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(sent)
     stdout, stderr = running.communicate(timeout=60)
     assert running.returncode == 130
     assert stdout == ""

@@ -1,8 +1,10 @@
 """The `hardstep` command. Commands parse here and load torch only when they run."""
 
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -251,6 +253,7 @@ def main() -> None:
     # Before torch and numba load: threads that spin while they wait make a step many times slower
     # as soon as another process wants a core, and gain nothing worth that where none does.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
     except HardstepError as error:
@@ -258,3 +261,11 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _terminated(signum: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do: `kill` and batch systems do not take a run's results with them."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if not callable(interrupt):  # a background job ignores Ctrl-C, but not this
+        interrupt = signal.default_int_handler
+    interrupt(signum, frame)
