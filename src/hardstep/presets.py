@@ -81,11 +81,11 @@ def frugal(steps: int, share: float = 0.1, step_radius: float = 0.3) -> Settings
     """Ours for when evaluations are what is scarce.
 
     Many cheap steps go further with them than a few dear ones: units take turns, a share of them
-    at a time, in few and new directions at every turn. What a few units change of the loss is little, so
+    at a time, in new directions at every turn. What a few units change of the loss is little, so
     the temperature is low enough for every particle to go about the step radius all the same.
     """
     return Settings(
-        subspace=RowWise(rank=1, redraw=1, share=share),
+        subspace=RowWise(rank=2, redraw=1, share=share),
         polytope=Simplex(4),
         temperature=0.001,
         step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),

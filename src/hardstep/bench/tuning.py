@@ -48,13 +48,11 @@ _SIZES: dict[str, tuple[Setting, ...]] = {  # where steps are not what is equal,
     "eggroll": (_POPULATION,),
     "random": (_POPULATION,),
 }
+_PARTICLE_DIM = Setting("particle_dim", 4, 2.0, multiple_of=1)
 _POLYSTEP_SIZES: dict[str, tuple[Setting, ...]] = {
     "steps": (),
-    "evals": (Setting("share", 0.1, 2.0), Setting("preset", "frugal", 1.0)),
-    "time": (
-        Setting("particle_dim", 4, 2.0, multiple_of=1),
-        Setting("rank", 4, 2.0, multiple_of=1),
-    ),
+    "evals": (_PARTICLE_DIM, Setting("share", 0.1, 2.0), Setting("preset", "frugal", 1.0)),
+    "time": (_PARTICLE_DIM, Setting("rank", 4, 2.0, multiple_of=1)),
 }
 _SLOPE = Setting("slope", math.sqrt(0.5 * 10), math.sqrt(10 / 0.5))  # from 0.5 to 10, as published
 
