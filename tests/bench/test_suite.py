@@ -192,28 +192,20 @@ def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved 0", "saved 1"]
 
 
-TWO_SHORT_TWO_ENDLESS = """
+TWO_RUNS = """
+[[run]]
 data = "digits"
-
-[[run]]
 tasks = ["mlp"]
 methods = ["random"]
 seeds = [0, 1]
 match = "steps"
-budget = 1
-
-[[run]]
-tasks = ["mlp"]
-methods = ["random"]
-seeds = [0, 1]
-match = "steps"
-budget = 100_000_000
+budget = {}
 """
 
 
 def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path):
     path, records = tmp_path / "suite.toml", tmp_path / "suite.jsonl"
-    path.write_text(TWO_SHORT_TWO_ENDLESS)
+    path.write_text(TWO_RUNS.format(1) + TWO_RUNS.format(100_000_000))  # short, endless
     code = "from hardstep.cli.main import main; main()"
     command = shlex.join([sys.executable, "-c", code, "bench", "run", str(path), "--processes=2"])
     running = subprocess.Popen(
