@@ -8,15 +8,16 @@ and differ in how much they recompute.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.slots import Slots
 
 LossFunction = Callable[..., Tensor]
 
@@ -39,9 +40,10 @@ class Problem:
     loss_fn: LossFunction
 
     def loss(self, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tensor:
-        """The loss with these tensors in place of the model's own."""
-        swapped = {f"model.{name}": value for name, value in {**tensors, **buffers}.items()}
-        loss = functional_call(_Scored(self), swapped, ())
+        """The loss with these tensors in place of the model's own, in the loss function too."""
+        target = () if self.target is None else (self.target,)
+        with self._slots.holding({**tensors, **buffers}):
+            loss = self.loss_fn(call_model(self.model, self.inputs), *target)
         if isinstance(loss, Real):  # a loss function that leaves torch
             return torch.tensor(float(loss), dtype=torch.float64)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -54,22 +56,11 @@ class Problem:
 
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's buffers, so that forward passes cannot change them."""
-        return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
+        return {name: buffer.detach().clone() for name, buffer in self._slots.buffers().items()}
 
-
-class _Scored(nn.Module):
-    """A model with its loss: a loss that looks at the weights sees the candidate's."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.model = problem.model
-        self.problem = problem
-
-    def forward(self) -> Any:
-        """The loss, whatever the user's function returns."""
-        output = call_model(self.model, self.problem.inputs)
-        target = () if self.problem.target is None else (self.problem.target,)
-        return self.problem.loss_fn(output, *target)
+    @cached_property
+    def _slots(self) -> Slots:
+        return Slots(self.model)
 
 
 def call_model(model: nn.Module, inputs: Any) -> Any:

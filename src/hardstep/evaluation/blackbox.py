@@ -35,29 +35,26 @@ class ClosureObjective:
         kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         losses: list[float] = []
         try:
-            for tile in candidates.tiles(CLOSURE_TILE):
-                changed = candidates.changed(tile)
-                for i in range(tile.end - tile.start):
-                    for name, stack in changed.items():
-                        tensors[name].copy_(stack[i])
-                    losses.append(self._call(shell, candidates.seed))
-                    self._restore(buffers, kept)
-                    for name in changed:
-                        tensors[name].copy_(originals[name])
+            with isolated(shell) as restore, torch.no_grad():
+                for tile in candidates.tiles(CLOSURE_TILE):
+                    changed = candidates.changed(tile)
+                    for i in range(tile.end - tile.start):
+                        _write({name: stack[i] for name, stack in changed.items()}, tensors)
+                        reseed(candidates.seed)
+                        losses.append(as_number("closure", self.closure()))
+                        restore()
+                        _write(kept, buffers)
+                    _write({name: originals[name] for name in changed}, tensors)
         finally:
-            self._restore(tensors, originals)
-            self._restore(buffers, kept)
+            _write(originals, tensors)
+            _write(kept, buffers)
         return torch.tensor(losses, dtype=torch.float64)
 
-    def _call(self, shell: nn.Module, seed: int) -> float:
-        with isolated(shell), torch.no_grad():
-            reseed(seed)
-            return as_number("closure", self.closure())
 
-    @staticmethod
-    def _restore(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-        for name, value in values.items():
-            tensors[name].detach().copy_(value)
+def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Set tensors to values, in place."""
+    for name, value in values.items():
+        tensors[name].detach().copy_(value)
 
 
 def as_number(name: str, value: Any) -> float:

@@ -1,7 +1,7 @@
 """Forward passes that leave no trace: modes, buffers, attributes, the global generators."""
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 
@@ -49,21 +49,27 @@ class _Snapshot:
         for live, kept in self.containers:
             live.clear()
             live.extend(kept) if isinstance(live, list | deque) else live.update(kept)
-        for tensor, version, value in self.tensors:
+        for i, (tensor, version, value) in enumerate(self.tensors):
             if tensor._version != version:
                 tensor.detach().copy_(value)
+                self.tensors[i] = tensor, tensor._version, value
 
 
 @contextmanager
-def isolated(model: nn.Module) -> Iterator[None]:
+def isolated(model: nn.Module) -> Iterator[Callable[[], None]]:
     """Restore the attributes of every submodule (modes, hidden state) and the generators.
 
-    Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque.
+    Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque. The
+    function it gives restores the attributes in between, for the next of several passes.
     """
     kept = [_Snapshot(module) for module in model.modules()]
+
+    def restore() -> None:
+        for snapshot in kept:
+            snapshot.restore()
+
     with torch.random.fork_rng(devices=_devices()):
         try:
-            yield
+            yield restore
         finally:
-            for snapshot in kept:
-                snapshot.restore()
+            restore()

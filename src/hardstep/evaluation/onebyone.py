@@ -24,16 +24,17 @@ class OneByOne:
     ) -> Tensor:
         """A loop over candidates, or those of some spans."""
         base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-        losses = []
+        losses: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
             # Twice, since they are built from parts of their size.
             fitting = self.memory_budget // (2 * changed_bytes(candidates, span))
             for tile in candidates.tiles(max(1, min(self.tile, fitting)), [span]):
                 changed = candidates.changed(tile)
-                for i in range(tile.end - tile.start):
-                    one = {name: stack[i] for name, stack in changed.items()}
-                    with isolated(problem.model):
+                with isolated(problem.model) as restore:
+                    for i in range(tile.end - tile.start):
+                        restore()
                         reseed(candidates.seed)
+                        one = {name: stack[i] for name, stack in changed.items()}
                         losses.append(problem.loss(base | one, problem.buffers()))
                 del changed, one  # before the next ones are built
         return torch.stack(losses)
