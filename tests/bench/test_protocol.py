@@ -1,9 +1,13 @@
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hardstep import tasks
 from hardstep.bench import append, load
+from hardstep.bench.cells import Job
 from hardstep.bench.methods import KNOWN_OPTIONS, METHODS
 from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.summary import summarize, text
@@ -11,6 +15,8 @@ from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError
 
 TASK = tasks.find("mlp", "digits")
+GUIDE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
+(REGRESSION,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -112,3 +118,72 @@ def test_whole_numbers_stay_whole():
     assert parse_options(["random.population=5", "random.sigma=0.5"], ["random"]) == {
         "random": {"population": 5, "sigma": 0.5}
     }
+
+
+def test_a_step_dearer_than_the_budget_is_refused():
+    with pytest.raises(ConfigError, match=r"one step of polystep on mlp takes 1,908 evaluations"):
+        run_trial(Trial(TASK, "polystep", 0, Budget("evals", 1_900), {}))
+
+
+def test_data_that_fit_in_one_batch_can_be_compared_on_every_axis():
+    small = replace(TASK, batch_size=5_000)
+    for axis, amount in (("evals", 20), ("time", 0.1)):
+        assert run_trial(Trial(small, "mezo", 0, Budget(axis, amount), {}))["steps"] >= 1
+
+
+def test_with_plan_reuse_evaluations_are_planned_and_kept(tmp_path):
+    job = Job("mlp", "digits", "polystep", 0, Budget("evals", 20_000), (("reuse", 10),))
+    first = job.run(tmp_path)
+    solves = 20_000 // 1_908
+    assert solves * 1_908 <= first["evaluations"] <= 20_000
+    (planned,) = re.findall(r"steps=(\d+)", first["settings"])  # of the schedule of the radius
+    assert int(planned) == pytest.approx(first["steps"], rel=0.1)
+    assert len(first["curve"]["steps"]) > 10
+    again = job.run(tmp_path)  # as after a kill between the last step and the record
+    for name in ("steps", "evaluations", "valid", "test"):
+        assert again[name] == first[name]
+
+
+def test_a_run_that_diverges_is_recorded_and_is_behind(tmp_path, capsys):
+    own, records, picture = (tmp_path / name for name in ("own.py", "runs.jsonl", "curves.png"))
+    own.write_text(REGRESSION)
+    options = CompareOptions(f"{own}:steps", methods="mezo,spsa", match="steps", budget=30, seeds=1,
+                             options=["mezo.learning_rate=1e30"], records=records,
+                             picture=picture)  # fmt: skip
+    assert run_compare(options) == 0
+    said = capsys.readouterr().out
+    assert "mezo: 1 of 1 runs diverged" in said
+    assert "mezo against spsa: loss" in said
+    assert [record["test"] is None for record in load(records).records] == [True, False]
+    assert picture.stat().st_size > 1000
+
+
+def test_repeated_runs_count_once_and_configurations_apart():
+    slow = [record("b", s, 0.5) | {"options": {"rate": 0.1}} for s in (0, 1)]
+    fast = [record("b", s, 0.7) | {"options": {"rate": 0.2}} for s in (0, 1)]
+    ours = [record("a", s, 0.6) for s in (0, 1)]
+    summary = summarize([*ours, *slow, *slow, *fast], "a")
+    assert [line.method for line in summary.lines] == ["b (rate=0.2)", "a", "b (rate=0.1)"]
+    assert [line.seeds for line in summary.lines] == [(0, 1)] * 3
+    assert {name: c.verdict for name, c in summary.against.items()} == {
+        "b (rate=0.1)": "win",
+        "b (rate=0.2)": "loss",
+    }
+
+
+def test_curves_of_a_metric_that_is_to_be_small_go_down(tmp_path, monkeypatch):
+    from hardstep.bench import pictures
+
+    drawn = []
+    monkeypatch.setattr(pictures.pyplot, "close", drawn.append)
+    metric = {"name": "MSE", "higher_is_better": False, "percent": False}
+    curve = {"value": [3.0, None, 1.0, 2.0], "steps": [1, 2, 3, 4], "evaluations": [1, 2, 3, 4],
+             "seconds": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
+    run = record("a", 0, 1.5) | {"metric": metric, "curve": curve}
+    pictures.draw_curves(tmp_path / "c.png", "title", [run])
+    panel = drawn[0].axes[0]
+    assert panel.get_ylabel() == "best validation MSE so far"
+    assert list(panel.lines[0].get_ydata()) == [3.0, 1.0, 1.0]
+    assert list(panel.lines[0].get_xdata()) == [1, 3, 4]
+    assert panel.lines[0].get_label() == "a (test 1.5 ± 0)"
+    pictures.pyplot.switch_backend("Agg")  # closes what was kept open

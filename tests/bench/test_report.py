@@ -304,3 +304,34 @@ def test_from_the_shell_bad_input_is_exit_code_2(tmp_path):
         "hardstep: there is no file x.jsonl; `hardstep bench run` writes such records\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_diverged_is_counted_as_behind_and_said():
+    diverged = run("mezo", 1, 0.5) | {"test": None, "valid": None}
+    contents = gather([*runs("polystep", [0.6, 0.7]), run("mezo", 0, 0.4), diverged])
+    (table,) = contents.tables
+    row = table.rows[1]
+    assert row.label == "mezo, 1 of 2 diverged"
+    assert row.summary("test") == (pytest.approx(40.0), 0.0)
+    assert row.against.verdict == "win"
+    assert row.against.mean == pytest.approx(20.0)  # of the seed with a margin
+    assert contents.tallies[0].total["win"] == 1
+    text = visible(render(contents))
+    assert "1 of 2 diverged" in text
+    assert "not computed" in text
+
+
+def test_where_every_run_diverged_there_is_no_score():
+    every = [record | {"test": None, "valid": None} for record in runs("mezo", [0.1, 0.2])]
+    contents = gather([*runs("polystep", [0.6, 0.7]), *every])
+    assert [row.label for row in contents.tables[0].rows] == ["polystep", "mezo, 2 of 2 diverged"]
+    assert contents.tables[0].rows[1].summary("test") is None
+    assert "2 of 2 diverged" in visible(render(gather(every, "mezo")))
+
+
+def test_a_variant_whose_options_were_changed_is_not_averaged_with_what_it_was():
+    old = runs("mezo", [0.2, 0.4], study="s", variant="low", options={"mu": 0.01})
+    new = runs("mezo", [0.8, 0.9], study="s", variant="low", options={"mu": 0.5})
+    (table,) = gather([*old, *new]).studies
+    assert [row.label for row in table.rows] == ["mezo low (mu=0.01)", "mezo low (mu=0.5)"]
+    assert [row.summary("test")[0] for row in table.rows] == pytest.approx([30.0, 85.0])

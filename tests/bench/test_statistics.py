@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,3 +59,20 @@ def test_what_cannot_be_tested_is_refused(bad):
         sign_flip(bad)
     with pytest.raises(DataError, match="no seed in common"):
         compare({1: 1.0}, {2: 1.0})
+
+
+def test_a_run_that_diverged_is_behind_any_that_did_not():
+    found = compare({1: 0.9, 2: 0.8, 3: math.nan}, {1: math.nan, 2: 0.7, 3: math.inf})
+    assert found.margins == pytest.approx((math.inf, 0.1, 0.0))
+    assert found.verdict == "tie"  # both diverged with the last seed
+    assert found.mean == pytest.approx(0.05)  # of the seeds with a margin
+    assert str(found.test) == "p not computed (floor 0.25)"
+    assert compare({1: math.nan}, {1: 0.1}).verdict == "loss"
+    assert mean_and_spread([0.5, math.nan, 0.7]) == pytest.approx((0.6, 0.02**0.5))
+    assert all(map(math.isnan, mean_and_spread([math.inf])))
+
+
+def test_with_more_seeds_than_the_test_takes_there_is_still_a_margin():
+    found = compare(dict.fromkeys(range(25), 2.0), dict.fromkeys(range(25), 1.0))
+    assert (found.mean, found.verdict) == (1.0, "win")
+    assert math.isnan(found.test.p_value)

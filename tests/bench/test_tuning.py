@@ -3,11 +3,13 @@ import json
 import math
 
 import pytest
+from typer.testing import CliRunner
 
 from hardstep import presets, tasks
 from hardstep.bench import load
 from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build
 from hardstep.bench.tuning import Setting, best, grid, settings_of, stage_options
+from hardstep.cli.main import app
 from hardstep.cli.tune import TuneOptions, run_tune
 from hardstep.nn import build as build_model
 
@@ -88,10 +90,29 @@ def test_the_second_stage_is_recentred_on_the_best_of_the_first():
 def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, capsys):
     options = TuneOptions("mlp", "mezo", match="steps", budget=1, records=tmp_path / "tuning.jsonl")
     assert run_tune(options) == 0
-    assert "hardstep compare mlp --match steps --option mezo." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "best of 17 runs" in said
+    assert "hardstep compare mlp --methods polystep,mezo --match steps --budget 1 --option" in said
     loaded = load(tmp_path / "tuning.jsonl")
     assert len(loaded.records) == 17  # the centre of the second stage is known from the first
     assert {r["test_reads"] for r in loaded.records} == {0}
     assert all("test" not in r for r in loaded.records)
     assert run_tune(options) == 0
     assert len(load(tmp_path / "tuning.jsonl").records) == 17
+
+
+def test_what_the_command_says_to_run_next_can_be_run(tmp_path, capsys):
+    records = tmp_path / "tuning.jsonl"
+    assert run_tune(TuneOptions("mlp", budget=2_500, records=records)) == 0  # PolyStep, evals
+    command = capsys.readouterr().out.splitlines()[-1].removeprefix("compare with: hardstep ")
+    result = CliRunner().invoke(app, [*command.split(), "--seeds", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    (run,) = json.loads(result.stdout)
+    top = max(load(records).records, key=lambda record: record["valid"])["options"]
+    assert run["options"].pop("preset") == top.pop("preset") == "frugal"
+    assert run["options"] == pytest.approx(top, rel=1e-5)
+
+
+def test_a_configuration_that_diverged_is_never_the_best():
+    scores = {"a": (math.nan, {"x": 1}), "b": (0.2, {"x": 2}), "c": (math.inf, {"x": 3})}
+    assert best(scores) == (0.2, {"x": 2})

@@ -17,7 +17,7 @@ from hardstep import tasks
 from hardstep.bench import tuning
 from hardstep.bench.protocol import Budget, Trial, run_trial, train
 from hardstep.bench.provenance import provenance
-from hardstep.bench.records import Record
+from hardstep.bench.records import Record, score_of
 
 Chosen = tuple[tuple[str, Any], ...]  # options by name
 
@@ -135,6 +135,11 @@ class Cell:
         jobs = [self._job(seed, self.budget, chosen, 0) for seed in self.seeds]
         return [job for job in jobs if job.key not in known]
 
+    def tried(self, known: Mapping[str, Record]) -> int:
+        """Runs of the sweep; configurations that both stages ask for count once."""
+        jobs = (job for s in tuning.STAGES for group in self._stage(s, known) for job in group)
+        return len({job.key for job in jobs})
+
     def chosen(self, known: Mapping[str, Record]) -> Chosen:
         """The options of reported runs; a sweep has to be complete."""
         if not self.sweep:
@@ -161,7 +166,7 @@ class Cell:
         for group in groups:
             records = [known[job.key] for job in group]
             up = records[0].get("metric", {}).get("higher_is_better", True)
-            mean = math.fsum(record["valid"] for record in records) / len(records)
+            mean = math.fsum(score_of(record, "valid") for record in records) / len(records)
             options = dict(group[0].options)
             found[json.dumps(options)] = (mean if up else -mean, options)
         return found

@@ -1,8 +1,8 @@
 """Learning curves on the three axes."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -10,7 +10,9 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from hardstep.bench.records import Record
+from hardstep.bench.records import Record, score_of
+from hardstep.bench.statistics import mean_and_spread
+from hardstep.bench.summary import ACCURACY, shown
 
 AXES = (("steps", "steps"), ("evaluations", "evaluations"), ("seconds", "wall-clock seconds"))
 COLORS = ("#2a6f97", "#c1666b", "#6a994e", "#e09f3e", "#7b5ea7", "#4d908e", "#555555", "#b56576")
@@ -27,7 +29,9 @@ def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
         panel.set_xscale("log")
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(color="0.92")
-    panels[0].set_ylabel("best validation score so far, %")
+    metric = records[0].get("metric", ACCURACY)
+    unit = ", %" if metric["percent"] else ""
+    panels[0].set_ylabel(f"best validation {metric['name']} so far{unit}")
     figure.suptitle(title, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
@@ -36,9 +40,19 @@ def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
 
 
 def _lines(panel: Any, found: Sequence[Record], axis: str, method: str, color: str) -> None:
-    score = fmean(record["test"] for record in found)
+    metric = found[0].get("metric", ACCURACY)
+    better, factor = max if metric["higher_is_better"] else min, 100 if metric["percent"] else 1
+    score = shown(mean_and_spread([score_of(record, "test") for record in found]), metric)
     for number, record in enumerate(found):
         curve = record["curve"]
-        best = [100 * max(curve["value"][: i + 1]) for i in range(len(curve["value"]))]
-        label = f"{method} (test {100 * score:.1f} %)" if number == 0 else None
-        panel.plot(curve[axis], best, color=color, linewidth=1.2, alpha=0.8, label=label)
+        known = [i for i, value in enumerate(curve["value"]) if value is not None]
+        best = accumulate((curve["value"][i] for i in known), better)
+        panel.plot(
+            [curve[axis][i] for i in known],
+            [factor * value for value in best],
+            color=color,
+            linewidth=1.2,
+            alpha=0.8,
+            marker="o" if len(known) == 1 else None,  # a line needs two points
+            label=f"{method} (test {score})" if number == 0 else None,
+        )

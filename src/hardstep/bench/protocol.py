@@ -5,15 +5,16 @@ intervals; the weights that validation selects are scored on the test set, which
 every validation the curve notes steps, evaluations, wall-clock and CPU seconds.
 """
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from hardstep import nn as hard
 from hardstep.bench.methods import Plan, build
@@ -38,7 +39,8 @@ from hardstep.training import (
 
 Axis = Literal["steps", "evals", "time"]
 POINTS = 40  # of a curve, about
-TRIALS = 3  # steps that tell how long one takes
+TRIALS = 3  # steps, at least, that tell how long one takes
+MOST_TRIALS = 100  # where most steps answer from a plan of before
 SAVE_SECONDS = 30.0  # between checkpoints: short runs write none before they end
 
 
@@ -69,14 +71,22 @@ class Trial:
 
 
 class EvaluationLimit(Callback):
-    """Stops a run that another step like the last would take beyond its evaluations."""
+    """Stops a run that another step could take beyond its evaluations."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
 
+    def on_start(self, run: Run) -> None:
+        """A run that is taken up again may have been at its end."""
+        if run.step:
+            self._look_ahead(run)
+
     def on_step(self, run: Run, report: StepReport) -> None:
-        """Look ahead by one step."""
-        after = run.optimizer.evaluations + report.evaluations
+        """After every step."""
+        self._look_ahead(run)
+
+    def _look_ahead(self, run: Run) -> None:
+        after = run.optimizer.evaluations + run.optimizer.evaluations_per_step
         if self.budget.axis == "evals" and after > self.budget.amount:
             run.stop("evaluations")
 
@@ -98,7 +108,7 @@ def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
     """
     done = train(trial, checkpoint)
     score = trial.task.score(done.model, done.dataset.open_test())
-    return done.record | {"test": score, "test_reads": 1}
+    return done.record | {"test": _finite(score), "test_reads": 1}
 
 
 def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
@@ -152,10 +162,10 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "seconds": outcome.seconds,
         "cpu_seconds": outcome.history[-1].cpu_seconds,
         "selected_step": outcome.best.step,
-        "valid": outcome.best.value,
+        "valid": _finite(outcome.best.value),
         "test_reads": 0,
         "curve": {
-            "value": [score.value for score in outcome.history],
+            "value": [_finite(score.value) for score in outcome.history],
             "steps": [score.step for score in outcome.history],
             "evaluations": [score.evaluations for score in outcome.history],
             "seconds": [score.seconds for score in outcome.history],
@@ -166,21 +176,51 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
     }
 
 
+def _finite(score: float) -> float | None:
+    """A score, or nothing where the run diverged: JSON has no other word for it."""
+    return score if math.isfinite(score) else None
+
+
 def planned_steps(trial: Trial, dataset: DataSet, model: nn.Module) -> int:
-    """How many steps the budget allows: schedules and validation intervals need to know."""
+    """How many steps the budget allows: schedules and validation intervals need to know.
+
+    Raises:
+        ConfigError: Not even one.
+    """
     task, budget, seed = trial.task, trial.budget, trial.seed
     if budget.axis == "steps":
         return max(1, int(budget.amount))
     copy = deepcopy(model)
     optimizer = build(trial.method, Plan(task, copy, 1 + TRIALS, seed), trial.options)
-    batches = list(islice(iter(Batches(dataset.train, task.batch_size, seed)), 1 + TRIALS))
-    optimizer.step(*batches[0], task.loss_fn)  # compiles
+    if budget.axis == "evals" and optimizer.evaluations_per_step > budget.amount:
+        raise ConfigError(
+            f"one step of {trial.method} on {task.name} takes "
+            f"{optimizer.evaluations_per_step:,} evaluations, the budget is {budget.amount:,.0f}; "
+            "give at least that many"
+        )
+    evaluations, seconds = _step_cost(
+        optimizer, task, Batches(dataset.train, task.batch_size, seed)
+    )
+    return max(1, int(budget.amount / (evaluations if budget.axis == "evals" else seconds)))
+
+
+def _step_cost(optimizer: Trainable, task: Task, batches: Batches) -> tuple[float, float]:
+    """Evaluations and seconds of a step, on average.
+
+    The last of the trials solves: with plan reuse a solve and what coasts on it count together.
+    """
+    stream = _endless(batches)
+    optimizer.step(*next(stream), task.loss_fn)  # compiles
     before, began = optimizer.evaluations, time.perf_counter()
-    for batch in batches[1:]:
-        optimizer.step(*batch, task.loss_fn)
-    taken = len(batches) - 1
-    if budget.axis == "evals":
-        each = (optimizer.evaluations - before) / taken
-    else:
-        each = (time.perf_counter() - began) / taken
-    return max(1, int(budget.amount / each))
+    for taken in range(1, MOST_TRIALS + 1):
+        optimizer.step(*next(stream), task.loss_fn)
+        if taken >= TRIALS and optimizer.report is not None and optimizer.report.solved:
+            break
+    evaluations, seconds = optimizer.evaluations - before, time.perf_counter() - began
+    return evaluations / taken, seconds / taken
+
+
+def _endless(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
+    for epoch in count():
+        batches.set_epoch(epoch)
+        yield from batches

@@ -51,6 +51,12 @@ def append(path: Path | str, record: Mapping[str, Any]) -> None:
         os.fsync(stream.fileno())
 
 
+def score_of(record: Record, name: str) -> float:
+    """A score, NaN if the run diverged."""
+    score = record[name]
+    return math.nan if score is None else float(score)
+
+
 def _ends_with_newline(path: Path) -> bool:
     if path.stat().st_size == 0:
         return True

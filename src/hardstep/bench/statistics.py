@@ -21,11 +21,12 @@ MAX_SEEDS = 20  # all 2^n sign choices are gone through
 class SignFlip:
     """An exact two-sided sign-flip test."""
 
-    p_value: float
+    p_value: float  # NaN where it was not computed
     floor: float  # the smallest p-value so many seeds can give
 
     def __str__(self) -> str:
-        return f"p = {self.p_value:.3g} (floor {self.floor:.3g})"
+        value = "not computed" if math.isnan(self.p_value) else f"= {self.p_value:.3g}"
+        return f"p {value} (floor {self.floor:.3g})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,9 @@ class Comparison:
 
     @property
     def mean(self) -> float:
-        """The mean margin."""
-        return statistics.fmean(self.margins)
+        """The mean margin over the seeds with which neither diverged; infinite without one."""
+        finite = [margin for margin in self.margins if math.isfinite(margin)]
+        return statistics.fmean(finite or self.margins)
 
     @property
     def verdict(self) -> str:
@@ -71,7 +73,10 @@ def sign_flip(differences: Sequence[float]) -> SignFlip:
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
-    """Compare scores by seed; seeds that only one of them has are left out.
+    """Compare scores, of which more is better, by seed; seeds only one of them has are left out.
+
+    A run that diverged (a score that is not finite) is behind any that did not. The test is not
+    computed then, nor where there are too many seeds for it.
 
     Raises:
         DataError: They have no seed in common.
@@ -79,11 +84,22 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Comparis
     seeds = tuple(sorted(first.keys() & second.keys()))
     if not seeds:
         raise DataError(f"no seed in common: {sorted(first)} and {sorted(second)}")
-    margins = tuple(first[seed] - second[seed] for seed in seeds)
-    return Comparison(seeds, margins, sign_flip(margins))
+    margins = tuple(_margin(first[seed], second[seed]) for seed in seeds)
+    possible = len(seeds) <= MAX_SEEDS and all(map(math.isfinite, margins))
+    test = sign_flip(margins) if possible else SignFlip(math.nan, 2 / 2 ** len(seeds))
+    return Comparison(seeds, margins, test)
+
+
+def _margin(first: float, second: float) -> float:
+    finite = math.isfinite(first), math.isfinite(second)
+    if all(finite):
+        return first - second
+    return math.inf * (finite[0] - finite[1]) if any(finite) else 0.0
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation; the latter is 0 for a single value."""
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return statistics.fmean(values), spread
+    """Mean and sample standard deviation of the finite ones; the latter is 0 for a single value."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return math.nan, math.nan
+    return statistics.fmean(finite), statistics.stdev(finite) if len(finite) > 1 else 0.0

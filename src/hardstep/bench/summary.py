@@ -1,10 +1,12 @@
 """Runs of one task side by side: scores, what they cost, and what the seeds allow to say."""
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hardstep.bench.records import Record
+from hardstep.bench.records import Record, score_of
 from hardstep.bench.statistics import Comparison, compare, mean_and_spread
 
 AXIS_NAMES = {"steps": "steps", "evals": "evaluations", "time": "wall-clock seconds"}
@@ -32,6 +34,7 @@ class Line:
 
     method: str
     seeds: tuple[int, ...]
+    diverged: int  # of them
     test: tuple[float, float]  # mean and spread
     valid: tuple[float, float]
     steps: float
@@ -69,25 +72,52 @@ def name_of(record: Record) -> str:
     return variant if record["method"] == "polystep" else f"{record['method']} {variant}"
 
 
+Configuration = tuple[str, str]  # a name, and options as text
+
+
+def labels(configurations: Sequence[Configuration]) -> dict[Configuration, str]:
+    """The name, and what tells its configurations apart if there are several."""
+    found = {}
+    for name, options in configurations:
+        mine = json.loads(options)
+        others = [json.loads(theirs) for other, theirs in configurations if other == name]
+        differing = [
+            f"{key}={value}"
+            for key, value in mine.items()
+            if any(other.get(key) != value for other in others)
+        ]
+        several = f"{name} ({', '.join(differing) or 'default'})"
+        found[name, options] = several if len(others) > 1 else name
+    return found
+
+
 def summarize(records: Sequence[Record], reference: str) -> Summary:
-    """Group runs by method; `reference` is compared with every other one, on test scores."""
-    by_method: dict[str, list[Record]] = {}
+    """Group runs by method and options; of runs that repeat each other the last one counts.
+
+    `reference` is compared with every other method, on test scores; of several configurations of
+    it the one with most seeds.
+    """
+    runs: dict[Configuration, dict[int, Record]] = {}
     for record in records:
-        by_method.setdefault(name_of(record), []).append(record)
+        options = json.dumps(record.get("options") or {}, sort_keys=True)
+        runs.setdefault((name_of(record), options), {})[record["seed"]] = record
     metric = records[0].get("metric", ACCURACY) if records else ACCURACY
     sign = 1 if metric["higher_is_better"] else -1
-    lines = [_line(method, found) for method, found in by_method.items()]
+    label = labels(list(runs))
     scores = {
-        method: {record["seed"]: sign * record["test"] for record in found}
-        for method, found in by_method.items()
+        key: {seed: sign * score_of(record, "test") for seed, record in found.items()}
+        for key, found in runs.items()
     }
+    ours = [key for key in runs if key[0] == reference]
+    first = max(ours, key=lambda key: len(runs[key]), default=(reference, "{}"))
     against = {
-        method: compare(scores[reference], theirs)
-        for method, theirs in scores.items()
-        if method != reference and scores.get(reference, {}).keys() & theirs.keys()
+        label[key]: compare(scores[first], theirs)
+        for key, theirs in scores.items()
+        if key not in ours and scores.get(first, {}).keys() & theirs.keys()
     }
-    ordered = sorted(lines, key=lambda line: -sign * line.test[0])
-    return Summary(tuple(ordered), reference, against, metric)
+    lines = [_line(label[key], list(found.values())) for key, found in runs.items()]
+    ordered = sorted(lines, key=lambda line: (math.isnan(line.test[0]), -sign * line.test[0]))
+    return Summary(tuple(ordered), label.get(first, reference), against, metric)
 
 
 def _line(method: str, found: Sequence[Record]) -> Line:
@@ -97,8 +127,9 @@ def _line(method: str, found: Sequence[Record]) -> Line:
     return Line(
         method,
         tuple(sorted(record["seed"] for record in found)),
-        mean_and_spread([record["test"] for record in found]),
-        mean_and_spread([record["valid"] for record in found]),
+        sum(math.isnan(score_of(record, "test")) for record in found),
+        mean_and_spread([score_of(record, "test") for record in found]),
+        mean_and_spread([score_of(record, "valid") for record in found]),
         mean("steps"),
         mean("evaluations"),
         mean("seconds"),
@@ -121,11 +152,12 @@ def text(summary: Summary, axis: str) -> str:
     """A table for the terminal; the axis of the comparison is part of it."""
     unit = ", %" if summary.metric["percent"] else f", {summary.metric['name']}"
     wide = max([12, *(len(line.method) + 2 for line in summary.lines)])
-    score = max(16, len("valid" + unit) + 2)
+    cells = [[shown(v, summary.metric) for v in (line.test, line.valid)] for line in summary.lines]
+    widest = max(len(cell) for cell in ["valid" + unit, *(cell for both in cells for cell in both)])
+    score = max(16, 2 + widest)
     head = f"{'method':<{wide}}{'test' + unit:>{score}}{'valid' + unit:>{score}}{'steps':>10}"
     rows = [f"at equal {axis}", f"{head}{'evaluations':>14}{'s':>9}"]
-    for line in summary.lines:
-        both = (shown(value, summary.metric) for value in (line.test, line.valid))
+    for line, both in zip(summary.lines, cells, strict=True):
         scores = "".join(f"{text:>{score}}" for text in both)
         rows.append(
             f"{line.method:<{wide}}{scores}"
@@ -138,6 +170,12 @@ def text(summary: Summary, axis: str) -> str:
             f"{scale * found.mean:+.2f}{points} over seeds {', '.join(map(str, found.seeds))}, "
             f"{found.test}"
         )
+    for line in summary.lines:
+        if line.diverged:
+            rows.append(
+                f"{line.method}: {line.diverged} of {len(line.seeds)} runs diverged; they are not "
+                "in its mean and count as behind"
+            )
     if summary.against:
         rows.append(f"{len(summary.against)} comparisons; p-values are not corrected for that")
     return "\n".join(rows)
@@ -145,6 +183,8 @@ def text(summary: Summary, axis: str) -> str:
 
 def shown(value: tuple[float, float], metric: Mapping[str, Any]) -> str:
     """Mean and spread, in per cent where the metric is shown so."""
+    if math.isnan(value[0]):
+        return "diverged"
     if metric["percent"]:
         return f"{100 * value[0]:.2f} ± {100 * value[1]:.2f}"
     return f"{value[0]:.4g} ± {value[1]:.2g}"
@@ -152,5 +192,7 @@ def shown(value: tuple[float, float], metric: Mapping[str, Any]) -> str:
 
 def shown_score(record: Record, name: str) -> str:
     """One score of a run."""
+    if record[name] is None:
+        return "diverged"
     percent = record.get("metric", ACCURACY)["percent"]
     return f"{100 * record[name]:.2f} %" if percent else f"{record[name]:.4g}"

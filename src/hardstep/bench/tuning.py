@@ -123,5 +123,8 @@ def stage_options(
 
 
 def best(scores: Mapping[str, tuple[float, dict[str, Any]]]) -> tuple[float, dict[str, Any]]:
-    """The best score, higher is better, and its configuration; the first of equals."""
-    return max(scores.values(), key=lambda item: item[0])
+    """The best score, higher is better, and its configuration; the first of equals.
+
+    Where runs diverged the score is not finite, and counts as the worst.
+    """
+    return max(scores.values(), key=lambda item: item[0] if math.isfinite(item[0]) else -math.inf)

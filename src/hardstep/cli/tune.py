@@ -23,7 +23,7 @@ class TuneOptions:
 
     task: str
     method: str = "polystep"
-    data: str = "digits"
+    data: str = tasks.DEFAULT_DATA
     match: str = "evals"
     budget: float | None = None
     seeds: int = 1
@@ -63,15 +63,31 @@ def _line(job: Job, record: Record) -> str:
 
 
 def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
-    best, tried = dict(cell.chosen(progress.known)), cell.size
+    best, tried = dict(cell.chosen(progress.known)), cell.tried(progress.known)
     if options.json:
         print(json.dumps({"options": best, "tried": tried}))
         return
-    flags = " ".join(f"--option {options.method}.{k}={v:.6g}" for k, v in best.items())
     print(f"best of {tried} runs on validation: {shown(best)}")
-    print(f"compare with: hardstep compare {options.task} --match {options.match} {flags}")
+    print(f"compare with: {_next_command(options, best)}")
+
+
+def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
+    """The comparison that uses what was found, at the same budget."""
+    methods = ",".join(dict.fromkeys(("polystep", options.method)))
+    parts = [f"hardstep compare {options.task} --methods {methods} --match {options.match}"]
+    if options.data != tasks.DEFAULT_DATA:
+        parts.append(f"--data {options.data}")
+    if options.budget is not None:
+        parts.append(f"--budget {options.budget:g}")
+    parts += [f"--option {options.method}.{name}={_word(v, 6)}" for name, v in best.items()]
+    return " ".join(parts)
 
 
 def shown(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in options.items())
+    return ", ".join(f"{name} {_word(value, 4)}" for name, value in options.items())
+
+
+def _word(value: Any, digits: int) -> str:
+    """A number in so many digits, a name as it is."""
+    return f"{value:.{digits}g}" if isinstance(value, int | float) else str(value)

@@ -39,6 +39,11 @@ class Trainable(Protocol):
         ...
 
     @property
+    def evaluations_per_step(self) -> int:
+        """What a step costs, at most."""
+        ...
+
+    @property
     def report(self) -> StepReport | None:
         """What the last step did."""
         ...

@@ -34,14 +34,15 @@ class Table:
     @property
     def split(self) -> str:
         """What its scores are of: test, unless a run has none."""
-        return "valid" if any(run.test is None for run in self.runs) else "test"
+        return "test" if all("test" in run.record for run in self.runs) else "valid"
 
     @property
     def digits(self) -> int:
         """Decimals of its scores: two of a percentage, else four digits of the largest."""
         if self.measure.percent:
             return 2
-        largest = max(abs(score) for row in self.rows for score in row.scores(self.split))
+        scores = (abs(score) for row in self.rows for score in row.scores(self.split))
+        largest = max(scores, default=0.0)
         return max(0, 3 - math.floor(math.log10(largest))) if largest else 3
 
 

@@ -52,6 +52,8 @@ const look = (series) =>
   (series < DATA.references ? " reference" : "");
 
 function staircase(xs, ys) {
+  // A line of one point would not be seen.
+  if (xs.length === 1) return `M${(xs[0] - 4).toFixed(1)} ${ys[0].toFixed(1)}h8`;
   let path = `M${xs[0].toFixed(1)} ${ys[0].toFixed(1)}`;
   for (let i = 1; i < xs.length; i++) path += `H${xs[i].toFixed(1)}V${ys[i].toFixed(1)}`;
   return path;

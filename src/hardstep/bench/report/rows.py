@@ -1,6 +1,5 @@
 """Rows of a table: one method over its seeds, and the reference's margin over it."""
 
-import json
 import math
 import re
 from collections import defaultdict
@@ -8,13 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hardstep.bench.report.runs import Run
-from hardstep.bench.statistics import (
-    MAX_SEEDS,
-    Comparison,
-    SignFlip,
-    compare,
-    mean_and_spread,
-)
+from hardstep.bench.statistics import Comparison, compare, mean_and_spread
+from hardstep.bench.summary import labels
 
 
 @dataclass(frozen=True)
@@ -57,37 +51,31 @@ class Row:
 
 def method_rows(runs: Sequence[Run]) -> list[Row]:
     """A row per configuration, best first."""
-    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in runs:
-        groups[run.configuration].append(run)
-    labels = _labels(list(groups))
-    rows = [Row(labels[key], tuple(found)) for key, found in groups.items()]
     sign = runs[0].measure.sign
-    return sorted(rows, key=lambda row: (-sign * mean_and_spread(row.scores("test"))[0], row.label))
 
+    def rank(row: Row) -> tuple[bool, float, str]:
+        summary = row.summary("test")
+        return summary is None, 0.0 if summary is None else -sign * summary[0], row.label
 
-def _labels(configurations: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """The method, and what tells its configurations apart if there are several."""
-    labels = {}
-    for method, options in configurations:
-        mine = json.loads(options)
-        others = [json.loads(theirs) for name, theirs in configurations if name == method]
-        differing = [
-            f"{name}={value}"
-            for name, value in mine.items()
-            if any(o.get(name) != value for o in others)
-        ]
-        several = f"{method} ({', '.join(differing) or 'default'})"
-        labels[method, options] = several if len(others) > 1 else method
-    return labels
+    return sorted(_rows(runs), key=rank)
 
 
 def variant_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     """A row per variant; numbers in names are ordered by value."""
-    groups: dict[str, list[Run]] = defaultdict(list)
+    return tuple(sorted(_rows(runs), key=lambda row: _natural(row.label)))
+
+
+def _rows(runs: Sequence[Run]) -> list[Row]:
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        groups[run.name].append(run)
-    return tuple(Row(label, tuple(groups[label])) for label in sorted(groups, key=_natural))
+        groups[run.name, run.options].append(run)
+    label = labels(list(groups))
+    return [Row(label[key] + _diverged(found), tuple(found)) for key, found in groups.items()]
+
+
+def _diverged(runs: Sequence[Run]) -> str:
+    num = sum(run.diverged for run in runs)
+    return f", {num} of {len(runs)} diverged" if num else ""
 
 
 def _natural(label: str) -> list[tuple[float, str]]:
@@ -119,12 +107,8 @@ def _margin(ours: Row, theirs: Row) -> Comparison | None:
     """Seed by seed; none without a common seed."""
     sign = ours.runs[0].measure.sign
     first, second = (
-        {seed: sign * score for seed, score in row.scored("test")} for row in (ours, theirs)
+        {run.seed: math.nan for run in row.runs if run.diverged}
+        | {seed: sign * score for seed, score in row.scored("test")}
+        for row in (ours, theirs)
     )
-    seeds = tuple(sorted(first.keys() & second.keys()))
-    if not seeds:
-        return None
-    if len(seeds) > MAX_SEEDS:  # the exact test goes through 2^n signs
-        margins = tuple(first[seed] - second[seed] for seed in seeds)
-        return Comparison(seeds, margins, SignFlip(math.nan, 2 / 2 ** len(seeds)))
-    return compare(first, second)
+    return compare(first, second) if first.keys() & second.keys() else None

@@ -58,9 +58,9 @@ class Run:
     valid: float | None
 
     @property
-    def configuration(self) -> tuple[str, str]:
-        """Method and options: runs that agree on these are replicas."""
-        return self.method, json.dumps(self.record.get("options") or {}, sort_keys=True)
+    def options(self) -> str:
+        """As text: runs of one name that agree on them are replicas."""
+        return json.dumps(self.record.get("options") or {}, sort_keys=True)
 
     @property
     def study(self) -> str:
@@ -71,6 +71,11 @@ class Run:
     def name(self) -> str:
         """What it is called in tables: its variant in a study, else its method."""
         return name_of(self.record) or self.method
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it was scored and the score was not a number."""
+        return self.test is None and "test" in self.record
 
     def cost(self, name: str) -> float | None:
         """A number of the record that not every version wrote."""
@@ -98,11 +103,11 @@ def sort_out(records: Iterable[Record]) -> Sorted:
             found.skipped.append(str(error))
             continue
         place = (run.task, run.data, run.budget, run.measure, run.study, run.name)
-        key = (place, run.configuration, run.seed, str(record.get("stage")))
+        key = (place, run.method, run.options, run.seed, str(record.get("stage")))
         found.repeated += key in latest
         latest[key] = run
     for run in latest.values():
-        if run.record.get("stage") or (run.test is None and not run.study):
+        if run.record.get("stage") or not (run.study or run.diverged or run.test is not None):
             found.tuning.append(run)
         elif run.study:
             found.ablations.append(run)
@@ -129,7 +134,7 @@ def parse(record: Record) -> Run:
     for name, score in scores.items():
         if score is None and record.get(name) is not None:
             raise DataError(f"{where}: its {name} score is {record[name]!r}, not a finite number")
-    if scores["test"] is None and scores["valid"] is None:
+    if not record.keys() & scores.keys():
         raise DataError(f"{where}: it has neither a test nor a validation score")
     return Run(
         record,

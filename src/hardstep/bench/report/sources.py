@@ -56,7 +56,7 @@ def _tuning_block(runs: Sequence[Run]) -> Markup:
     for run in runs:
         by_method[run.method].append(run)
     tried = "; ".join(
-        f"{method}: {len(found)} runs of {len({run.configuration for run in found})} "
+        f"{method}: {len(found)} runs of {len({run.options for run in found})} "
         f"configurations, seeds {seed_ranges(found)}"
         for method, found in sorted(by_method.items())
     )
@@ -97,7 +97,7 @@ def _block(table: Table, title: Markup, kind: str) -> Markup:
 def options_of(runs: Sequence[Run]) -> str:
     """What was set, of every configuration."""
     texts = []
-    for _, options in dict.fromkeys(run.configuration for run in runs):
+    for options in dict.fromkeys(run.options for run in runs):
         pairs = json.loads(options).items()
         texts.append(", ".join(f"{name} = {value}" for name, value in pairs) or "defaults")
     return "; ".join(texts)
