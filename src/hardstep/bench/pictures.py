@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hardstep.bench.records import Record, score_of
 from hardstep.bench.statistics import mean_and_spread
@@ -26,7 +27,7 @@ def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
         for method, color in zip(methods, COLORS * (1 + len(methods) // len(COLORS)), strict=False):
             _lines(panel, [r for r in records if r["method"] == method], axis, method, color)
         panel.set_xlabel(label)
-        panel.set_xscale("log")
+        _log_scale(panel)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(color="0.92")
     metric = records[0].get("metric", ACCURACY)
@@ -37,6 +38,15 @@ def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(path, dpi=140)
     pyplot.close(figure)
+
+
+def _log_scale(panel: Any) -> None:
+    """Few and plain numbers: matplotlib's own run into each other where there is one decade."""
+    panel.set_xscale("log")
+    low, high = panel.get_xlim()
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _lines(panel: Any, found: Sequence[Record], axis: str, method: str, color: str) -> None:

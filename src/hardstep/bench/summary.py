@@ -165,9 +165,11 @@ def text(summary: Summary, axis: str) -> str:
         )
     scale, points = (100, " points") if summary.metric["percent"] else (1, "")
     for method, found in summary.against.items():
+        finite = math.isfinite(found.mean)
+        margin = f"margin {scale * found.mean:+.2f}{points}" if finite else "by divergence"
+        seeds = ", ".join(map(str, found.seeds))
         rows.append(
-            f"{summary.reference} against {method}: {found.verdict}, margin "
-            f"{scale * found.mean:+.2f}{points} over seeds {', '.join(map(str, found.seeds))}, "
+            f"{summary.reference} against {method}: {found.verdict}, {margin} over seeds {seeds}, "
             f"{found.test}"
         )
     for line in summary.lines:
@@ -177,7 +179,10 @@ def text(summary: Summary, axis: str) -> str:
                 "in its mean and count as behind"
             )
     if summary.against:
-        rows.append(f"{len(summary.against)} comparisons; p-values are not corrected for that")
+        plural = "s" if len(summary.against) > 1 else ""
+        rows.append(
+            f"{len(summary.against)} comparison{plural}; p-values are not corrected for that"
+        )
     return "\n".join(rows)
 
 
