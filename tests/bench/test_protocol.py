@@ -187,3 +187,10 @@ def test_curves_of_a_metric_that_is_to_be_small_go_down(tmp_path, monkeypatch):
     assert list(panel.lines[0].get_xdata()) == [1, 3, 4]
     assert panel.lines[0].get_label() == "a (test 1.5 ± 0)"
     pictures.pyplot.switch_backend("Agg")  # closes what was kept open
+
+
+def test_a_budget_too_short_for_a_step_is_one_sentence():
+    with pytest.raises(ConfigError, match=r"1e-06 seconds is over before the first step of mezo"):
+        run_trial(Trial(TASK, "mezo", 0, Budget("time", 1e-6), {}))
+    with pytest.raises(ConfigError, match="a budget is so many"):
+        Budget("steps", float("inf"))

@@ -8,7 +8,7 @@ from hardstep.errors import ConfigError
 from hardstep.geometry import Orthoplex, Simplex
 from hardstep.nn import build
 from hardstep.optim import FullDecay, Momentum, PlanReuse, PolyStep, WeightMomentum
-from hardstep.schedules import Length
+from hardstep.schedules import Length, value_at
 
 TASK = tasks.find("snn", "digits")
 
@@ -35,6 +35,21 @@ def test_a_step_radius_is_a_length_that_is_annealed(options, at, expected):
     assert isinstance(radius, Length)
     value = radius.value(at) if callable(radius.value) else radius.value
     assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("preset", ["task", "paper"])
+@pytest.mark.parametrize("name", ["temperature", "step_radius", "probe_radius"])
+def test_an_end_alone_is_reached_from_where_the_settings_begin(name, preset):
+    usual, found = made({"preset": preset}), made({"preset": preset, f"{name}_end": 0.02})
+
+    def at(settings, step):
+        temperature = value_at(settings.temperature, step)
+        radius = getattr(settings, name)
+        return temperature if name == "temperature" else radius.at(step, temperature)
+
+    assert at(found, 0) == pytest.approx(at(usual, 0))
+    assert at(found, 100) == pytest.approx(0.02)
+    assert at(found, 50) == pytest.approx((at(usual, 0) + 0.02) / 2)
 
 
 def test_numbers_reach_their_settings():
@@ -111,6 +126,11 @@ def test_the_polytope_keeps_its_dimension():
 def test_words_that_do_not_exist_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         made(options)
+
+
+def test_a_decay_that_would_turn_weights_around_is_refused_before_the_run():
+    with pytest.raises(ConfigError, match=r"decay must be in \[0, 1\), got 2"):
+        made({"decay": 2})
 
 
 def test_a_task_the_paper_does_not_have_is_said():

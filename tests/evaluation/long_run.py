@@ -33,7 +33,8 @@ def main() -> None:
     notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     for seed in range(first, first + count):
         problem, names = draw(seed)
-        evaluator, num_ties = check_losses(problem, names, SUBSPACES[seed % len(SUBSPACES)], torch.float64)
+        subspace = SUBSPACES[seed % len(SUBSPACES)]
+        evaluator, num_ties = check_losses(problem, names, subspace, torch.float64)
         ties += num_ties
         fast += FAST.issuperset(evaluator.notes.values())
         notes.update(note if note in FAST else "fallback" for note in evaluator.notes.values())

@@ -65,7 +65,17 @@ def test_a_seed_fixes_the_draws():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"population": 7}, "even"), ({"population": 0}, "even"), ({"sigma": 0.0}, "sigma")],
+    [
+        ({"population": 7}, "population must be even, .* got 7; use 8"),
+        ({"population": 0}, "population must be a whole number >= 2, got 0"),
+        ({"population": 32.0}, "population must be a whole number >= 2, got 32.0"),
+        ({"population": "a"}, "population must be a whole number >= 2, got 'a'"),
+        ({"sigma": 0.0}, "sigma must be a number > 0 and finite, got 0.0"),
+        ({"sigma": "x"}, "sigma must be a number > 0 and finite, got 'x'"),
+        ({"sigma": True}, "sigma must be a number > 0 and finite, got True"),
+        ({"learning_rate": "x"}, "learning_rate must be a number > 0 and finite, got 'x'"),
+        ({"decay": "x"}, "decay must be a number >= 0 and finite, got 'x'"),
+    ],
 )
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):

@@ -1,3 +1,6 @@
+import os
+import stat
+
 import pytest
 import torch
 
@@ -20,6 +23,18 @@ def test_a_failed_save_leaves_the_old_file_and_no_debris(tmp_path):
         checkpoints.save(path, {"bad": lambda: 0})
     assert checkpoints.load(path)["step"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_files_are_as_private_as_the_umask_says(tmp_path, umask):
+    path, before = tmp_path / "page.html", os.umask(umask)
+    try:
+        with checkpoints.replacing(path) as temporary:
+            temporary.write_text("all")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 torn"])

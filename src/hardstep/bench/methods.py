@@ -14,6 +14,7 @@ from hardstep.names import check
 from hardstep.optim import PolyStep
 from hardstep.optim.trainable import Trainable
 from hardstep.rivals import AdamTwin, CmaEs, Eggroll, InSubspace, MeZo, OpenAiEs, RandomSearch, Spsa
+from hardstep.rivals.checks import check_count, check_not_negative, check_positive
 from hardstep.schedules import Cosine
 from hardstep.subspaces import RowWise, Subspace
 from hardstep.tasks import Task
@@ -66,6 +67,7 @@ def _searching(kind: Callable[..., Trainable], plan: Plan, options: Options) -> 
 
 def _random(plan: Plan, options: Options) -> Trainable:
     size = options.get("population", POPULATION)
+    check_count("random", "population", size, 2)
     members = {**options, "population": size - 1}  # the weights as they are is one more
     return _searching(RandomSearch, plan, members)
 
@@ -77,12 +79,22 @@ def _eggroll(plan: Plan, options: Options) -> Trainable:
 def _adam(plan: Plan, options: Options) -> Trainable:
     twin = twin_of(plan.task, plan.seed)
     given = dict(options)
-    slope = given.pop("slope", None)
-    for module in _sloped(twin) if slope is not None else ():
-        module.slope = slope
+    if "slope" in given:
+        _set_slope(plan.task, twin, given.pop("slope"))
     rate = given.pop("learning_rate", 1e-3)
     annealed = Cosine(rate, 0.0, plan.steps)
     return AdamTwin(plan.model, twin, learning_rate=annealed, seed=plan.seed)
+
+
+def _set_slope(task: Task, twin: nn.Module, slope: float) -> None:
+    sloped = _sloped(twin)
+    if not sloped:
+        raise ConfigError(
+            f"adam: slope is of the spikes of a twin, and {task.name} has none, got {slope}; "
+            "leave it out"
+        )
+    for module in sloped:
+        module.slope = slope
 
 
 def twin_of(task: Task, seed: int) -> nn.Module:
@@ -125,20 +137,56 @@ KNOWN_OPTIONS = {  # what may be set, and tuned
     "random": ("sigma", "population"),
     "adam": ("learning_rate", "slope"),
 }
+WHOLE = {  # options that are whole numbers, and the least of each
+    "rank": 1,
+    "redraw": 0,
+    "particle_dim": 1,
+    "num_probes": 1,
+    "reuse": 1,
+    "population": 1,
+}
+MAY_BE_0 = ("momentum", "weight_momentum", "decay", "stability")  # other numbers are > 0
 
 
 def build(name: str, plan: Plan, options: Options) -> Trainable:
     """The optimizer of that name.
 
     Raises:
-        ConfigError: There is no such method or option; the nearest name is suggested.
+        ConfigError: There is no such method or option, and the nearest name is suggested; or the
+            value of an option is none.
     """
     check_options(name, options)
     return METHODS[name](plan, options)
 
 
+def rehearse(task: Task, method: str, options: Options) -> None:
+    """Refuse now what a run of these options would be refused for.
+
+    The method is built, but for a model of one weight: to lay a subspace into a large one may take
+    minutes. Adam needs the task's own model, which its twin has to fit.
+
+    Raises:
+        ConfigError: As `build` and the method say it.
+    """
+    model = hard.build(task.model, 0) if method == "adam" else nn.Linear(1, 1)
+    build(method, Plan(task, model, task.steps, 0), options)
+
+
 def check_options(method: str, options: Options) -> None:
-    """Refuse a method or option that does not exist, with the nearest that does."""
+    """Refuse a method, option or value that does not exist, with the nearest name that does."""
     check(method, METHODS, "method")
-    for option in options:
+    for option, value in options.items():
         check(option, KNOWN_OPTIONS[method], f"option of {method}")
+        _check_value(method, option, value)
+
+
+def _check_value(method: str, option: str, value: object) -> None:
+    if option in variants.WORDS:
+        if not isinstance(value, str):
+            raise ConfigError(f"{method}: {option} must be a word in quotes, got {value!r}")
+    elif option in WHOLE:
+        check_count(method, option, value, WHOLE[option])
+    elif option in MAY_BE_0:
+        check_not_negative(method, option, value)
+    else:
+        check_positive(method, option, value)

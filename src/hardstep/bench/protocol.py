@@ -52,7 +52,7 @@ class Budget:
     amount: float
 
     def __post_init__(self) -> None:
-        if self.axis not in ("steps", "evals", "time") or not self.amount > 0:
+        if self.axis not in ("steps", "evals", "time") or not 0 < self.amount < math.inf:
             raise ConfigError(
                 f"a budget is so many steps, evals or time (seconds), got {self.amount} "
                 f"{self.axis!r}"
@@ -138,6 +138,11 @@ def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
     )
     if outcome.stopped == INTERRUPTED:
         raise KeyboardInterrupt
+    if outcome.best is None:
+        raise ConfigError(
+            f"a budget of {budget.amount:g} seconds is over before the first step of "
+            f"{trial.method} on {task.name}; give more"
+        )
     return Trained(_record(trial, outcome, optimizer), model, dataset, optimizer)
 
 

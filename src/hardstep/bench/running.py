@@ -10,6 +10,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import fmean
 
+from hardstep import tasks
+from hardstep.bench import methods
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.records import Record
 
@@ -31,6 +33,11 @@ class Progress:
     def left(self) -> int:
         """Runs not recorded yet."""
         return sum(map(_left, self.cells, self._todo))
+
+    @property
+    def unfinished(self) -> list[Cell]:
+        """Cells with runs not recorded yet."""
+        return [cell for cell, todo in zip(self.cells, self._todo, strict=True) if todo]
 
     def next_job(self, busy: set[str]) -> Job | None:
         """The first job in the order of the suite that can be run now and is not busy."""
@@ -93,6 +100,17 @@ def _later(cell: Cell, todo: Sequence[Job]) -> list[tuple[int, float]]:
     if stage == 1:
         return [(cell.stage_size(2), cell.sweep_amount), reported]
     return [reported] if stage == 2 else []
+
+
+def rehearse(cells: Iterable[Cell]) -> None:
+    """Refuse before the first run what would stop a suite in the middle.
+
+    Raises:
+        ConfigError: A method cannot be built for its task with its options.
+    """
+    wanted = dict.fromkeys((cell.task, cell.data, cell.method, cell.options) for cell in cells)
+    for task, data, method, options in wanted:
+        methods.rehearse(tasks.find(task, data), method, dict(options))
 
 
 def carry_out(

@@ -7,7 +7,7 @@ tasks = ["snn", "int8"]
 methods = ["polystep", "openai-es"]
 seeds = [0, 1, 2]
 match = "evals"          # or steps, time
-budget = 50_000          # evaluations, steps or seconds; left out: the task's own steps
+budget = 50_000          # evaluations, steps or seconds; left out: as in `hardstep compare`
 tune = [100]             # sweep each method first, with these seeds; left out: no sweep
 tune_budget = 50_000     # of every configuration of the sweep; left out: the budget
 
@@ -28,20 +28,35 @@ sigma = 0.1
 
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
+from hardstep.bench import kinds
+from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell
 from hardstep.bench.methods import check_options
-from hardstep.bench.protocol import Budget
 from hardstep.errors import ConfigError, DataError
-from hardstep.names import check
 
-KEYS = ("data", "run", "options")
-NEEDED = ("tasks", "methods", "seeds", "match")
-RUN_KEYS = (*NEEDED, "budget", "tune", "tune_budget", "study", "variants", "data", "closed")
+KEYS = {"data": kinds.NAME, "run": kinds.RUNS, "options": kinds.OPTIONS}
+NEEDED = {
+    "tasks": kinds.NAMES,
+    "methods": kinds.NAMES,
+    "seeds": kinds.SEEDS,
+    "match": kinds.NAME,
+}
+RUN_KEYS = NEEDED | {
+    "budget": kinds.AMOUNT,
+    "tune": kinds.SEEDS,
+    "tune_budget": kinds.AMOUNT,
+    "study": kinds.NAME,
+    "variants": kinds.VARIANTS,
+    "data": kinds.NAME,
+    "closed": kinds.TRUTH,
+}
+Options = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by task and method
 
 
 def read(path: Path | str) -> list[Cell]:
@@ -49,53 +64,70 @@ def read(path: Path | str) -> list[Cell]:
 
     Raises:
         DataError: The file is missing or not TOML.
-        ConfigError: A key, task, method or option does not exist; the nearest is suggested.
+        ConfigError: A key, task, method or option does not exist, and the nearest is suggested; a
+            value is not of its kind; or a seed is tuned on and reported.
     """
-    try:
-        config = tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise DataError(f"suite {path} cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"suite {path} is not TOML: {error}") from error
-    for key in config:
-        check(key, KEYS, f"key of {path}")
-    data, options = config.get("data", "digits"), config.get("options", {})
-    _check_all_options(options, data)
+    config = _parsed(path)
+    kinds.check_kinds(config, KEYS, str(path))
+    data = config.get("data", tasks.DEFAULT_DATA)
+    options = _by_own_name(config.get("options", {}), data, path)
     cells = [c for table in config.get("run", []) for c in _expanded(table, data, options, path)]
     if not cells:
         raise ConfigError(f"suite {path} has no [[run]], so there is nothing to do")
+    _check_seeds(cells, path)
     return cells
 
 
+def _parsed(path: Path | str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"suite {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"suite {path} is not UTF-8 text, at byte {error.start}; save it as UTF-8"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"suite {path} is not TOML: {error}") from error
+
+
+def _by_own_name(given: Options, data: str, path: Path | str) -> Options:
+    """Options by the task's own name, however the file calls it."""
+    found: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+    for task, methods in given.items():
+        for method, chosen in methods.items():
+            check_options(method, chosen)
+        name = tasks.find(task, data).name
+        if name in found:
+            raise ConfigError(
+                f"{path} has options for {name!r} twice, under two names of it, the second "
+                f"{task!r}; write them under one"
+            )
+        found[name] = methods
+    return found
+
+
 def _expanded(
-    table: Mapping[str, Any], data: str, options: Mapping[str, Any], path: Path | str
+    table: Mapping[str, Any], data: str, options: Options, path: Path | str
 ) -> Iterator[Cell]:
-    for key in table:
-        check(key, RUN_KEYS, f"key of a [[run]] in {path}")
+    kinds.check_kinds(table, RUN_KEYS, f"a [[run]] in {path}")
     missing = [key for key in NEEDED if key not in table]
     if missing:
         raise ConfigError(f"a [[run]] of {path} lacks {missing[0]}")
-    data = table.get("data", data)
-    seeds, sweep = tuple(table["seeds"]), tuple(table.get("tune", ()))
-    if set(seeds) & set(sweep):
-        raise ConfigError(
-            f"a [[run]] of {path} tunes on seed {min(set(seeds) & set(sweep))} and reports it; "
-            "choose other seeds for tune"
-        )
     variants = table.get("variants", {"": {}})
     for name, method, variant in itertools.product(table["tasks"], table["methods"], variants):
-        task = tasks.find(name, data)
-        chosen = {**options.get(name, {}).get(method, {}), **variants[variant]}
+        task = tasks.find(name, table.get("data", data))
+        chosen = {**options.get(task.name, {}).get(method, {}), **variants[variant]}
         check_options(method, chosen)
-        budget = Budget(table["match"], float(table.get("budget", task.steps)))
+        budget = budget_of(task, table["match"], table.get("budget"))
         yield Cell(
             task.name,  # as records have it: a task may be written in several ways
             task.data_name,
             method,
             budget,
-            seeds,
+            tuple(table["seeds"]),
             tuple(sorted(chosen.items())),
-            sweep=() if chosen else sweep,
+            sweep=() if chosen else tuple(table.get("tune", ())),
             sweep_amount=float(table.get("tune_budget", budget.amount)),
             study=table.get("study", ""),
             variant=variant,
@@ -103,8 +135,21 @@ def _expanded(
         )
 
 
-def _check_all_options(options: Mapping[str, Any], data: str) -> None:
-    for task, methods in options.items():
-        tasks.find(task, data)
-        for method, chosen in methods.items():
-            check_options(method, chosen)
+def _check_seeds(cells: Sequence[Cell], path: Path | str) -> None:
+    """Refuse a seed that chooses a method's settings in one [[run]] and is reported in any."""
+    reported: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for cell in cells:
+        if not cell.closed:
+            reported[_compared(cell)].update(cell.seeds)
+    for cell in cells:
+        both = reported[_compared(cell)].intersection(cell.sweep)
+        if both:
+            raise ConfigError(
+                f"{path} tunes on seed {min(both)} and reports it, both with {cell.method} on "
+                f"{cell.task} at equal {cell.budget.axis}; choose other seeds for tune"
+            )
+
+
+def _compared(cell: Cell) -> tuple[str, ...]:
+    """What settings are chosen for."""
+    return (cell.data, cell.task, cell.method, cell.budget.axis)

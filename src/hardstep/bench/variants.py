@@ -13,7 +13,8 @@
     rotation = "biased"               haar
     preset = "paper"                  start from the paper's settings of the task, or "frugal"
 
-They apply to the task's own settings, or to the preset's.
+They apply to the task's own settings, or to the preset's. An end alone, such as step_radius_end,
+anneals to it from where these begin.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,8 @@ from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
 from hardstep.names import check
 from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum
-from hardstep.schedules import Cosine, Length, Schedule
+from hardstep.optim.rules import check_fraction
+from hardstep.schedules import Cosine, Length, Schedule, length_at, temperature_at
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
 from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sparse
 from hardstep.tasks import Task
@@ -97,8 +99,8 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
     base = _preset(task, steps, options.get("preset", "task"))
     changes: dict[str, Any] = {}
     for name in ("temperature", "step_radius", "probe_radius"):
-        if name in options:
-            changes[name] = _scheduled(name, options, steps)
+        if name in options or f"{name}_end" in options:
+            changes[name] = _scheduled(name, base, options, steps)
     if "num_probes" in options:
         changes["num_probes"] = options["num_probes"]
     for name, known in (("solver", SOLVERS), ("rotation", ROTATIONS)):
@@ -122,11 +124,19 @@ def _preset(task: Task, steps: int, name: str) -> Settings:
     return PAPER[task.name](steps)
 
 
-def _scheduled(name: str, options: Mapping[str, Any], steps: int) -> Any:
-    start = float(options[name])
+def _scheduled(name: str, base: Settings, options: Mapping[str, Any], steps: int) -> Any:
+    start = float(options[name]) if name in options else _first(name, base)
     end = options.get(f"{name}_end", STEP_END * start if name == "step_radius" else start)
     value: Schedule = start if end == start else Cosine(start, float(end), steps)
     return value if name == "temperature" else Length(value)
+
+
+def _first(name: str, base: Settings) -> float:
+    """What the settings begin with; of a radius, its length."""
+    temperature = temperature_at(base.temperature, 0)
+    if name == "temperature":
+        return temperature
+    return length_at(name, getattr(base, name), 0, temperature)
 
 
 def _polytope(base: Settings, options: Mapping[str, Any]) -> Any:
@@ -167,6 +177,7 @@ def _rules(base: Settings, options: Mapping[str, Any], steps: int) -> tuple[Any,
             made[kind] = kind(options[name]) if options[name] else None
     if "decay" in options:
         rate = options["decay"]
+        check_fraction("decay", rate)
         made[FullDecay] = FullDecay(Cosine(rate, STEP_END * rate, steps)) if rate else None
     rules = [made.pop(type(rule), rule) for rule in base.rules] + list(made.values())
     # Momentum would add up a decay that comes before it.

@@ -1,15 +1,27 @@
 """`hardstep bench run` and `hardstep bench table`: suites of comparisons, recorded."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardstep.bench.budgets import shown_amount
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.records import Record, append, load
-from hardstep.bench.running import Progress, carry_out
+from hardstep.bench.running import Progress, carry_out, rehearse
 from hardstep.bench.suite import read
-from hardstep.bench.summary import AXIS_NAMES, groups, shown_score, summarize, tally, text
+from hardstep.bench.summary import (
+    AXIS_NAMES,
+    Group,
+    groups,
+    name_of,
+    shown_score,
+    summarize,
+    tally,
+    text,
+)
+from hardstep.cli.outputs import check_writable, recorded
+from hardstep.errors import DataError
 from hardstep.names import check
 
 
@@ -45,9 +57,11 @@ def _of(cell: Cell, what: str) -> str:
 def run_suite(suite: Path, records: Path, processes: int, part: Part | None = None) -> int:
     """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
     cells = (part or Part()).of(read(suite), suite)
+    check_writable(records, "--records")
     loaded = load(records)
     tell_skipped(loaded.skipped)
     progress = Progress(cells, loaded.records)
+    rehearse(progress.unfinished)
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
@@ -77,10 +91,10 @@ def _line(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"
+    budget = f"{shown_amount(job.budget.amount)} {AXIS_NAMES[job.budget.axis]}"
     return (
-        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget.amount:,.0f} "
-        f"{AXIS_NAMES[job.budget.axis]}: {split} {shown_score(record, split)}, "
-        f"{record['seconds']:.1f} s"
+        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {budget}: {split} "
+        f"{shown_score(record, split)}, {record['seconds']:.1f} s"
     )
 
 
@@ -93,13 +107,14 @@ def duration(seconds: float) -> str:
 
 def run_table(records: Path, reference: str) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
-    loaded = load(records)
+    loaded = recorded(records)
     tell_skipped(loaded.skipped)
     found = groups(loaded.records)
+    _check_reference(found, reference, records)
     summaries = [(group, summarize(runs, reference)) for group, runs in found.items()]
     for group, summary in summaries:
         name = AXIS_NAMES[group.axis]
-        print(f"{group.title}, {group.amount:,.0f} {name}\n{text(summary, name)}\n")
+        print(f"{group.title}, {shown_amount(group.amount)} {name}\n{text(summary, name)}\n")
     for axis, counts in tally(summaries).items():
         shown = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
         print(
@@ -107,6 +122,17 @@ def run_table(records: Path, reference: str) -> int:
             "comparisons"
         )
     return 0
+
+
+def _check_reference(
+    found: Mapping[Group, Sequence[Record]], reference: str, records: Path
+) -> None:
+    """Refuse a reference that no run is of; a method whose runs are all of studies will do."""
+    runs = [record for group in found.values() for record in group]
+    if not runs:
+        raise DataError(f"{records} has no run with a test score, so there is no table to print")
+    names = sorted({name for record in runs for name in (name_of(record), record["method"])})
+    check(reference, names, f"--reference in {records}")
 
 
 def tell_skipped(skipped: list[str]) -> None:

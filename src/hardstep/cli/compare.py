@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,16 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
-from hardstep.bench.methods import METHODS
-from hardstep.bench.protocol import Budget, Trial, run_trial
+from hardstep.bench.budgets import budget_of, shown_amount
+from hardstep.bench.methods import METHODS, rehearse
+from hardstep.bench.protocol import Trial, run_trial
 from hardstep.bench.records import Record, append
 from hardstep.bench.summary import AXIS_NAMES, summarize, text
 from hardstep.bench.variants import WORDS
 from hardstep.cli import results
+from hardstep.cli.outputs import check_picture, check_writable
 from hardstep.errors import ConfigError
 from hardstep.names import check
-
-AMOUNTS = {"evals": 50_000.0, "time": 20.0}  # unless --budget is given; steps are the task's
 
 
 @dataclass(frozen=True)
@@ -40,63 +41,72 @@ class CompareOptions:
 
 def run_compare(options: CompareOptions) -> int:
     """Run every method with every seed, showing the table as it grows."""
-    methods = [name.strip() for name in options.methods.split(",")]
-    for name in methods:
-        check(name, METHODS, "method")
+    methods = _methods(options.methods)
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
-    found = _all_runs(task, methods, budget, options)
+    chosen = parse_options(options.options, methods)
+    for method in methods:
+        rehearse(task, method, chosen.get(method, {}))
+    _check_files(options)
+    trials = [
+        Trial(task, method, seed, budget, chosen.get(method, {}))
+        for seed in range(options.seeds)
+        for method in methods
+    ]
+    found = _all_runs(trials, methods, options)
     if options.json:
         print(json.dumps(found))
     elif found:
         name = AXIS_NAMES[options.match]
-        print(f"{task.title}, {task.data_name}, budget {budget.amount:,.0f} {name}")
+        print(f"{task.title}, {task.data_name}, budget {shown_amount(budget.amount)} {name}")
         print(text(summarize(found, _reference(found, methods)), name))
     if options.picture is not None and found:
         _draw(options.picture, task.title, found)
-    if len(found) < len(methods) * options.seeds:
+    if len(found) < len(trials):
         kept = f", recorded in {options.records}" if options.records else ""
         print(f"interrupted after {len(found)} runs{kept}", file=sys.stderr)
         return 130
     return 0
 
 
-def _all_runs(
-    task: tasks.Task, methods: list[str], budget: Budget, options: CompareOptions
-) -> list[Record]:
+def _methods(names: str) -> list[str]:
+    methods = [name.strip() for name in names.split(",")]
+    for name in methods:
+        check(name, METHODS, "method")
+        if methods.count(name) > 1:
+            raise ConfigError(f"--methods has {name} {methods.count(name)} times; name it once")
+    return methods
+
+
+def _check_files(options: CompareOptions) -> None:
+    if options.records is not None:
+        check_writable(options.records, "--records")
+    if options.picture is not None:
+        check_picture(options.picture, "--picture")
+
+
+def _all_runs(trials: Sequence[Trial], methods: list[str], options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
-    chosen = parse_options(options.options, methods)
     found: list[Record] = []
     with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        for seed in range(options.seeds):
-            for method in methods:
-                live.update(_progress(found, methods, method, seed, options), refresh=True)
-                trial = Trial(task, method, seed, budget, chosen.get(method, {}))
-                try:
-                    record = run_trial(trial)
-                except KeyboardInterrupt:
-                    return found
-                found.append(record)
-                if options.records is not None:
-                    append(options.records, record | results.provenance())
+        for trial in trials:
+            live.update(_progress(found, methods, trial, len(trials)), refresh=True)
+            try:
+                record = run_trial(trial)
+            except KeyboardInterrupt:
+                return found
+            found.append(record)
+            if options.records is not None:
+                append(options.records, record | results.provenance())
     return found
 
 
-def budget_of(task: tasks.Task, axis: str, amount: float | None) -> Budget:
-    """What was asked for; without an amount the task's steps, or what is usual on the axis."""
-    check(axis, AXIS_NAMES, "axis")
-    amount = AMOUNTS.get(axis, task.steps) if amount is None else amount
-    return Budget(axis, amount)  # type: ignore[arg-type]  # checked above
-
-
-def _progress(
-    found: list[Record], methods: list[str], method: str, seed: int, options: CompareOptions
-) -> str:
-    done = f"{len(found)} of {len(methods) * options.seeds} runs; now {method}, seed {seed}"
+def _progress(found: list[Record], methods: list[str], trial: Trial, total: int) -> str:
+    done = f"{len(found)} of {total} runs; now {trial.method}, seed {trial.seed}"
     if not found:
         return done
     summary = summarize(found, _reference(found, methods))
-    return f"{text(summary, AXIS_NAMES[options.match])}\n{done}"
+    return f"{text(summary, AXIS_NAMES[trial.budget.axis])}\n{done}"
 
 
 def _reference(found: list[Record], methods: list[str]) -> str:
@@ -134,5 +144,6 @@ def _draw(path: Path, title: str, found: list[Record]) -> None:
     except ImportError:
         print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     draw_curves(path, title, found)
     print(f"curves on three axes: {path}", file=sys.stderr)

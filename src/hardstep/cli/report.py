@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardstep.bench.records import load
 from hardstep.bench.report import gather, render, render_markdown
 from hardstep.cli.bench import tell_skipped
-from hardstep.errors import DataError
+from hardstep.cli.outputs import check_writable, recorded
 from hardstep.training.checkpoints import replacing
 
 
@@ -22,19 +21,16 @@ class ReportOptions:
 
 def run_report(options: ReportOptions) -> int:
     """Read, compute, write; the page is either the old one or the new one."""
+    check_writable(options.out, "--out")
     records, skipped = [], []
     for path in options.records:
-        if not path.is_file():
-            raise DataError(f"there is no file {path}; `hardstep bench run` writes such records")
-        loaded = load(path)
+        loaded = recorded(path)
         records += loaded.records
         skipped += loaded.skipped
     contents = gather(records, options.reference, skipped)
     tell_skipped(list(contents.skipped))
     made = render_markdown if options.out.suffix == ".md" else render
     page = made(contents).encode()
-    if options.out.is_dir():
-        raise DataError(f"{options.out} is a folder; name a file in it with --out")
     with replacing(options.out) as temporary:
         temporary.write_bytes(page)
     print(f"{options.out}: {len(contents.runs):,} runs, {len(page) / 1e3:,.0f} kB")

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
+from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell, Job
-from hardstep.bench.methods import METHODS
+from hardstep.bench.methods import METHODS, rehearse
 from hardstep.bench.records import Record, append, load
 from hardstep.bench.running import Progress, carry_out
 from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
-from hardstep.cli.compare import budget_of
+from hardstep.cli.outputs import check_writable
 from hardstep.names import check
 
 
@@ -37,6 +38,9 @@ def run_tune(options: TuneOptions) -> int:
     check(options.method, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
+    rehearse(task, options.method, {})
+    if options.records is not None:
+        check_writable(options.records, "--records")
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
     cell = Cell(task.name, task.data_name, options.method, budget, (), sweep=seeds,
                 sweep_amount=budget.amount)  # fmt: skip

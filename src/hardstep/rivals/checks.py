@@ -2,20 +2,26 @@
 
 import math
 from numbers import Real
+from typing import TypeGuard
 
 from hardstep.errors import ConfigError
 from hardstep.schedules import Schedule, value_at
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether something is a number; true and false are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_positive(owner: str, name: str, value: object) -> None:
     """Refuse what is not a number > 0."""
-    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+    if not is_number(value) or not 0 < value < math.inf:
         raise ConfigError(f"{owner}: {name} must be a number > 0 and finite, got {value!r}")
 
 
 def check_not_negative(owner: str, name: str, value: object) -> None:
     """Refuse what is not a number >= 0."""
-    if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+    if not is_number(value) or not 0 <= value < math.inf:
         raise ConfigError(f"{owner}: {name} must be a number >= 0 and finite, got {value!r}")
 
 

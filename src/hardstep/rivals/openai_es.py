@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
-from hardstep.errors import ConfigError
+from hardstep.rivals.checks import check_not_negative, check_pairs, check_positive
 
 
 class OpenAiEs:
@@ -37,12 +37,10 @@ class OpenAiEs:
         seed: int = 0,
         decay: float = 0.0,
     ) -> None:
-        if population < 2 or population % 2:
-            raise ConfigError(f"OpenAiEs: population must be even and >= 2, got {population}")
-        if not (sigma > 0 and learning_rate > 0):
-            raise ConfigError(
-                f"OpenAiEs: sigma and learning_rate must be > 0, got {sigma} and {learning_rate}"
-            )
+        check_positive("OpenAiEs", "sigma", sigma)
+        check_positive("OpenAiEs", "learning_rate", learning_rate)
+        check_pairs("OpenAiEs", population)
+        check_not_negative("OpenAiEs", "decay", decay)
         self._centre = start.detach().clone().requires_grad_()
         self.sigma, self.population, self.seed, self.decay = sigma, population, seed, decay
         self._adam = torch.optim.Adam([self._centre], lr=learning_rate)

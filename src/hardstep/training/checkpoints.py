@@ -2,7 +2,7 @@
 
 import os
 import pickle
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,9 +38,8 @@ class Checkpoint:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file that takes `path`'s place when the block ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    temporary.touch(exist_ok=False)  # readable as files usually are; those of tempfile are private
     try:
         yield temporary
         with temporary.open("rb") as file:

@@ -1,0 +1,63 @@
+"""Options of methods: values that are none are refused with method, option and value."""
+
+import pytest
+
+from hardstep import tasks
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, check_options, rehearse
+from hardstep.bench.variants import WORDS
+from hardstep.errors import ConfigError
+
+MLP = tasks.find("mlp")
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value", "wanted"),
+    [
+        ("openai-es", "sigma", "x", "a number > 0 and finite"),
+        ("openai-es", "population", 32.0, "a whole number >= 1"),
+        ("openai-es", "population", "a", "a whole number >= 1"),
+        ("random", "population", "a", "a whole number >= 1"),
+        ("polystep", "rank", 2.5, "a whole number >= 1"),
+        ("polystep", "rank", 0, "a whole number >= 1"),
+        ("polystep", "particle_dim", 2.5, "a whole number >= 1"),
+        ("polystep", "redraw", -1, "a whole number >= 0"),
+        ("polystep", "solver", 3, "a word in quotes"),
+        ("polystep", "temperature", "x", "a number > 0 and finite"),
+        ("polystep", "temperature_end", 0, "a number > 0 and finite"),
+        ("polystep", "momentum", -0.1, "a number >= 0 and finite"),
+        ("adam", "learning_rate", "x", "a number > 0 and finite"),
+        ("adam", "slope", True, "a number > 0 and finite"),
+    ],
+)
+def test_a_value_that_is_none_is_named_with_its_method(method, option, value, wanted):
+    with pytest.raises(ConfigError) as refused:
+        check_options(method, {option: value})
+    assert str(refused.value) == f"{method}: {option} must be {wanted}, got {value!r}"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("value", [[], {}, None, "no such word", float("nan"), True])
+def test_no_value_of_any_option_is_a_traceback(method, value):
+    for option in KNOWN_OPTIONS[method]:
+        with pytest.raises(ConfigError, match=f"{method}: {option} |no {option} is called"):
+            rehearse(MLP, method, {option: value})
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["mlp", "snn", "moe"])
+def test_what_can_be_run_is_not_refused(name, method):
+    usual = {
+        option: {"rank": 2, "population": 4, "redraw": 0, "reuse": 3}.get(option, 0.5)
+        for option in KNOWN_OPTIONS[method]
+        if option not in (*WORDS, "particle_dim", "num_probes")
+    }
+    if name != "snn":
+        usual.pop("slope", None)
+    rehearse(tasks.find(name), method, {})
+    rehearse(tasks.find(name), method, usual)
+
+
+def test_a_slope_is_refused_where_nothing_spikes():
+    with pytest.raises(ConfigError, match="adam: slope .* mlp has none, got 2.0; leave it out"):
+        rehearse(MLP, "adam", {"slope": 2.0})
+    rehearse(tasks.find("snn"), "adam", {"slope": 2.0})

@@ -1,0 +1,154 @@
+"""`compare` and `bench table`: what they refuse, before the first run, and how they say it."""
+
+from dataclasses import replace
+
+import pytest
+
+from hardstep import tasks
+from hardstep.bench import append
+from hardstep.cli import compare
+from hardstep.cli.bench import run_table
+from hardstep.cli.compare import CompareOptions, run_compare
+from hardstep.errors import ConfigError, DataError, HardstepError
+from tests.cli.test_train import hardstep
+
+
+def pretended(method, seed=0, **changes):
+    """What a run would have recorded."""
+    curve = {"value": [0.5], "steps": [2], "evaluations": [8], "seconds": [1.0],
+             "cpu_seconds": [1.0]}  # fmt: skip
+    return {"task": "mlp", "data": "digits", "method": method, "seed": seed, "options": {},
+            "budget": {"axis": "time", "amount": 0.4}, "steps": 2, "evaluations": 8,
+            "seconds": 1.0, "valid": 0.5, "test": 0.5, "test_reads": 1,
+            "curve": curve} | changes  # fmt: skip
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """No run may begin."""
+    monkeypatch.setattr(compare, "run_trial", None)
+
+
+@pytest.fixture
+def pretending(monkeypatch):
+    """Runs that take no time."""
+    monkeypatch.setattr(compare, "run_trial", lambda trial: pretended(trial.method, trial.seed))
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": ["spsa.foo=1"]}, "no option of spsa is called 'foo'; there is a, c"),
+        ({"options": ["spsa.a=-1"]}, "spsa: a must be a number > 0 and finite, got -1"),
+        ({"methods": "mezo,random", "options": ["random.population=1"]}, ">= 2, got 1"),
+        ({"methods": "mezo,polystep", "options": ["polystep.rank=2.5"]}, "rank .* got 2.5"),
+        ({"methods": "mezo,adam", "options": ["adam.slope=1"]}, "slope is of the spikes"),
+        ({"methods": "mezo,mezo,spsa"}, "--methods has mezo 2 times; name it once"),
+        ({"budget": float("inf")}, "budget: steps must be a number > 0 and finite, got inf"),
+        ({"match": "evals", "budget": float("nan")}, "budget: evaluations must be .* got nan"),
+    ],
+)
+def test_what_a_later_method_refuses_is_refused_before_the_first_run(changes, message):
+    arguments = {"task": "mlp", "methods": "mezo,spsa", "match": "steps", "budget": 2.0} | changes
+    with pytest.raises(ConfigError, match=message):
+        run_compare(CompareOptions(**arguments))
+
+
+@pytest.mark.usefixtures("closed")
+def test_adam_on_a_task_without_a_twin_is_refused_before_the_first_run(monkeypatch):
+    monkeypatch.setattr(
+        tasks, "find", lambda *_: replace(tasks.BY_DATA["digits"]["mlp"], twin=None)
+    )
+    with pytest.raises(ConfigError, match="adam needs the smooth twin of a task, and mlp has none"):
+        run_compare(CompareOptions("mlp", methods="mezo,adam"))
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize("option", ["records", "picture"])
+def test_files_that_cannot_be_written_are_refused_before_the_first_run(tmp_path, option):
+    (tmp_path / "file").touch()
+    for path, message in (
+        (tmp_path, f"is a folder; name a file in it with --{option}"),
+        (tmp_path / "file" / "c.png", f"would lie in .*file, a file; name another with --{option}"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run_compare(CompareOptions("mlp", methods="mezo", **{option: path}))
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_read_only_folder_is_refused_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write anywhere
+    with pytest.raises(DataError, match="cannot be written: .* is read-only; .* --records"):
+        run_compare(CompareOptions("mlp", methods="mezo", records=tmp_path / "a" / "runs.jsonl"))
+
+
+@pytest.mark.usefixtures("closed")
+def test_what_is_no_picture_is_refused_before_the_first_run(tmp_path):
+    with pytest.raises(DataError, match="c.pgn does not end as a picture does; .*png"):
+        run_compare(CompareOptions("mlp", methods="mezo", picture=tmp_path / "c.pgn"))
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_picture_makes_its_folder_and_a_budget_is_shown_as_given(tmp_path, capsys):
+    picture = tmp_path / "new" / "folder" / "c.png"
+    options = CompareOptions("mlp", methods="mezo", match="time", budget=0.4, picture=picture)
+    assert run_compare(options) == 0
+    assert "budget 0.4 wall-clock seconds" in capsys.readouterr().out
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0.4, "0.4"), (50_000.0, "50,000"), (5_342_400.0, "5,342,400"), (1e-6, "1e-06")],
+)
+def test_a_table_shows_budgets_as_given(tmp_path, capsys, amount, shown):
+    path = tmp_path / "runs.jsonl"
+    append(path, pretended("polystep", budget={"axis": "time", "amount": amount}))
+    assert run_table(path, "polystep") == 0
+    assert f"mlp, digits, {shown} wall-clock seconds\n" in capsys.readouterr().out
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append(path, pretended("polystep"))
+    append(path, pretended("mezo"))
+    append(path, pretended("polystep", study="solver", variant="greedy"))
+    return path
+
+
+def test_a_reference_is_a_method_or_a_variant(records):
+    for reference in ("polystep", "mezo", "greedy"):
+        assert run_table(records, reference) == 0
+    with pytest.raises(ConfigError, match="no --reference in .* 'polystepp'; did you mean 'polys"):
+        run_table(records, "polystepp")
+
+
+def test_a_method_whose_runs_are_all_of_studies_is_a_reference(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append(path, pretended("polystep", study="solver", variant="greedy"))
+    assert run_table(path, "polystep") == 0
+
+
+def test_records_without_a_reported_run_are_refused(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.touch()
+    with pytest.raises(HardstepError, match="has no run with a test score"):
+        run_table(path, "polystep")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bench", "table", "."], "there is no file .; `hardstep bench run` writes such records"),
+        (["bench", "table", "nosuch.jsonl"], "there is no file nosuch.jsonl; `hardstep bench"),
+        (["compare", "mlp", "--methods", "mezo,mezo"], "--methods has mezo 2 times"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
+    done = hardstep(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"hardstep: {sentence}")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
