@@ -7,7 +7,7 @@ import pytest
 from hardstep import tasks
 from hardstep.bench import append
 from hardstep.cli import compare
-from hardstep.cli.bench import run_table
+from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.compare import CompareOptions, run_compare
 from hardstep.errors import ConfigError, DataError, HardstepError
 from tests.cli.test_train import hardstep
@@ -152,3 +152,22 @@ def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence
     assert done.stderr.startswith(f"hardstep: {sentence}")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
+    records, suite = tmp_path / "runs.jsonl", tmp_path / "suite.toml"
+    bad = [{"budget": None}, {"metric": {"percent": True}}, {"test": "high"}, {"seed": "one"}]
+    lacking = pretended("spsa")
+    del lacking["valid"], lacking["seconds"]
+    for record in (pretended("polystep"), *(pretended("mezo", **b) for b in bad), lacking):
+        append(records, record)
+    assert run_table(records, "polystep") == 0
+    said = capsys.readouterr()
+    assert "polystep against spsa: tie" in said.out
+    assert "mezo" not in said.out
+    assert said.err.count("mezo") == len(bad)
+    suite.write_text(
+        '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
+    )
+    assert run_suite(suite, records, 1) == 0  # beside such records
+    assert "0 of 1 runs are recorded" in capsys.readouterr().err

@@ -65,12 +65,14 @@ class Job:
 
 def key_of(record: Record) -> str:
     """The key of the job a record came from; empty if it came from none."""
-    if "budget" not in record or "options" not in record:
+    budget, options = record.get("budget"), record.get("options")
+    if not isinstance(options, dict) or not isinstance(budget, dict):
         return ""
-    budget, sweep = record["budget"], "test" not in record
-    return _key(record["task"], record["data"], record["method"], record["seed"], budget["axis"],
-                budget["amount"], record["options"], sweep, record.get("study", ""),
-                record.get("variant", ""))  # fmt: skip
+    axis, amount, sweep = budget.get("axis"), budget.get("amount"), "test" not in record
+    if not isinstance(axis, str) or not isinstance(amount, int | float):
+        return ""
+    return _key(record["task"], record["data"], record["method"], record["seed"], axis, amount,
+                options, sweep, record.get("study", ""), record.get("variant", ""))  # fmt: skip
 
 
 def _key(

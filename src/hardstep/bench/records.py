@@ -52,8 +52,8 @@ def append(path: Path | str, record: Mapping[str, Any]) -> None:
 
 
 def score_of(record: Record, name: str) -> float:
-    """A score, NaN if the run diverged."""
-    score = record[name]
+    """A score, NaN if there is none: the run diverged."""
+    score = record.get(name)
     return math.nan if score is None else float(score)
 
 

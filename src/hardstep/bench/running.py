@@ -21,7 +21,7 @@ class Progress:
 
     def __init__(self, cells: Sequence[Cell], records: Sequence[Record]) -> None:
         self.cells = cells
-        self.known = {key_of(record): record for record in records}
+        self.known = {key: record for record in records if (key := key_of(record))}
         self._todo = [cell.todo(self.known) for cell in cells]
 
     @property
@@ -58,7 +58,7 @@ class Progress:
     def seconds_left(self, processes: int) -> float:
         """Of wall-clock, from what a unit of budget took in the runs that are most alike."""
         rates: dict[Likeness, list[float]] = defaultdict(list)
-        runs = [record for record in self.known.values() if "budget" in record]
+        runs = [record for record in self.known.values() if "seconds" in record]
         for record in runs:
             axis, amount = record["budget"]["axis"], record["budget"]["amount"]
             for likeness in _likenesses(record["task"], record["method"], axis):

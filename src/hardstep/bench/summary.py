@@ -101,7 +101,8 @@ def summarize(records: Sequence[Record], reference: str) -> Summary:
     for record in records:
         options = json.dumps(record.get("options") or {}, sort_keys=True)
         runs.setdefault((name_of(record), options), {})[record["seed"]] = record
-    metric = records[0].get("metric", ACCURACY) if records else ACCURACY
+    given = records[0].get("metric", ACCURACY) if records else ACCURACY
+    metric = {"higher_is_better": True, "percent": False, **given}
     sign = 1 if metric["higher_is_better"] else -1
     label = labels(list(runs))
     scores = {
@@ -122,7 +123,7 @@ def summarize(records: Sequence[Record], reference: str) -> Summary:
 
 def _line(method: str, found: Sequence[Record]) -> Line:
     def mean(name: str) -> float:
-        return mean_and_spread([record[name] for record in found])[0]
+        return mean_and_spread([record[name] for record in found if name in record])[0]
 
     return Line(
         method,
@@ -197,7 +198,7 @@ def shown(value: tuple[float, float], metric: Mapping[str, Any]) -> str:
 
 def shown_score(record: Record, name: str) -> str:
     """One score of a run."""
-    if record[name] is None:
+    if record.get(name) is None:
         return "diverged"
     percent = record.get("metric", ACCURACY)["percent"]
     return f"{100 * record[name]:.2f} %" if percent else f"{record[name]:.4g}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from hardstep.bench.budgets import shown_amount
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.records import Record, append, load
+from hardstep.bench.report.runs import sort_out
 from hardstep.bench.running import Progress, carry_out, rehearse
 from hardstep.bench.suite import read
 from hardstep.bench.summary import (
@@ -108,8 +109,9 @@ def duration(seconds: float) -> str:
 def run_table(records: Path, reference: str) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
     loaded = recorded(records)
-    tell_skipped(loaded.skipped)
-    found = groups(loaded.records)
+    usable = sort_out(loaded.records)
+    tell_skipped([*loaded.skipped, *usable.skipped])
+    found = groups(run.record for run in (*usable.comparisons, *usable.ablations))
     _check_reference(found, reference, records)
     summaries = [(group, summarize(runs, reference)) for group, runs in found.items()]
     for group, summary in summaries:
