@@ -185,7 +185,7 @@ def test_curves_of_a_metric_that_is_to_be_small_go_down(tmp_path, monkeypatch):
     assert panel.get_ylabel() == "best validation MSE so far"
     assert list(panel.lines[0].get_ydata()) == [3.0, 1.0, 1.0]
     assert list(panel.lines[0].get_xdata()) == [1, 3, 4]
-    assert panel.lines[0].get_label() == "a (test 1.5 ± 0)"
+    assert panel.lines[0].get_label() == "a (test 1.5)"
     pictures.pyplot.switch_backend("Agg")  # closes what was kept open
 
 

@@ -52,7 +52,7 @@ def _log_scale(panel: Any) -> None:
 def _lines(panel: Any, found: Sequence[Record], axis: str, method: str, color: str) -> None:
     metric = found[0].get("metric", ACCURACY)
     better, factor = max if metric["higher_is_better"] else min, 100 if metric["percent"] else 1
-    score = shown(mean_and_spread([score_of(record, "test") for record in found]), metric)
+    score = shown(mean_and_spread([score_of(r, "test") for r in found]), len(found), metric)
     for number, record in enumerate(found):
         curve = record["curve"]
         known = [i for i, value in enumerate(curve["value"]) if value is not None]

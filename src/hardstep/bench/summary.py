@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +40,11 @@ class Line:
     steps: float
     evaluations: float
     seconds: float
+
+    @property
+    def scored(self) -> int:
+        """Runs its means are of."""
+        return len(self.seeds) - self.diverged
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,10 @@ def text(summary: Summary, axis: str) -> str:
     """A table for the terminal; the axis of the comparison is part of it."""
     unit = ", %" if summary.metric["percent"] else f", {summary.metric['name']}"
     wide = max([12, *(len(line.method) + 2 for line in summary.lines)])
-    cells = [[shown(v, summary.metric) for v in (line.test, line.valid)] for line in summary.lines]
+    cells = [
+        [shown(value, line.scored, summary.metric) for value in (line.test, line.valid)]
+        for line in summary.lines
+    ]
     widest = max(len(cell) for cell in ["valid" + unit, *(cell for both in cells for cell in both)])
     score = max(16, 2 + widest)
     head = f"{'method':<{wide}}{'test' + unit:>{score}}{'valid' + unit:>{score}}{'steps':>10}"
@@ -164,36 +172,39 @@ def text(summary: Summary, axis: str) -> str:
             f"{line.method:<{wide}}{scores}"
             f"{line.steps:>10,.0f}{line.evaluations:>14,.0f}{line.seconds:>9.1f}"
         )
+    return "\n".join([*rows, *_conclusions(summary)])
+
+
+def _conclusions(summary: Summary) -> Iterator[str]:
+    """What the reference wins and loses, and what to bear in mind."""
     scale, points = (100, " points") if summary.metric["percent"] else (1, "")
     for method, found in summary.against.items():
         finite = math.isfinite(found.mean)
         margin = f"margin {scale * found.mean:+.2f}{points}" if finite else "by divergence"
         seeds = ", ".join(map(str, found.seeds))
-        rows.append(
+        yield (
             f"{summary.reference} against {method}: {found.verdict}, {margin} over seeds {seeds}, "
             f"{found.test}"
         )
     for line in summary.lines:
         if line.diverged:
-            rows.append(
+            yield (
                 f"{line.method}: {line.diverged} of {len(line.seeds)} runs diverged; they are not "
                 "in its mean and count as behind"
             )
     if summary.against:
         plural = "s" if len(summary.against) > 1 else ""
-        rows.append(
-            f"{len(summary.against)} comparison{plural}; p-values are not corrected for that"
-        )
-    return "\n".join(rows)
+        yield (f"{len(summary.against)} comparison{plural}; p-values are not corrected for that")
 
 
-def shown(value: tuple[float, float], metric: Mapping[str, Any]) -> str:
-    """Mean and spread, in per cent where the metric is shown so."""
-    if math.isnan(value[0]):
+def shown(value: tuple[float, float], num: int, metric: Mapping[str, Any]) -> str:
+    """Mean and, of several runs, spread, in per cent where the metric is shown so."""
+    mean, spread = value
+    if math.isnan(mean):
         return "diverged"
     if metric["percent"]:
-        return f"{100 * value[0]:.2f} ± {100 * value[1]:.2f}"
-    return f"{value[0]:.4g} ± {value[1]:.2g}"
+        return f"{100 * mean:.2f}" + (f" ± {100 * spread:.2f}" if num > 1 else "")
+    return f"{mean:.4g}" + (f" ± {spread:.2g}" if num > 1 else "")
 
 
 def shown_score(record: Record, name: str) -> str:
