@@ -3,9 +3,10 @@
 import pytest
 
 from hardstep import tasks
-from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, check_options, rehearse
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build, check_options, rehearse
 from hardstep.bench.variants import WORDS
 from hardstep.errors import ConfigError
+from hardstep.nn import build as build_model
 
 MLP = tasks.find("mlp")
 
@@ -53,8 +54,11 @@ def test_what_can_be_run_is_not_refused(name, method):
     }
     if name != "snn":
         usual.pop("slope", None)
-    rehearse(tasks.find(name), method, {})
-    rehearse(tasks.find(name), method, usual)
+    task = tasks.find(name)
+    model = build_model(task.model, 0)
+    for options in ({}, usual):
+        rehearse(task, method, options)
+        assert build(method, Plan(task, model, 5, 0), options).model is model
 
 
 def test_a_slope_is_refused_where_nothing_spikes():

@@ -1,7 +1,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,9 @@ from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.summary import summarize, text
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError
+from tests.tasks.test_own_files import STEPS
 
 TASK = tasks.find("mlp", "digits")
-GUIDE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
-(REGRESSION,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -146,7 +144,7 @@ def test_with_plan_reuse_evaluations_are_planned_and_kept(tmp_path):
 
 def test_a_run_that_diverges_is_recorded_and_is_behind(tmp_path, capsys):
     own, records, picture = (tmp_path / name for name in ("own.py", "runs.jsonl", "curves.png"))
-    own.write_text(REGRESSION)
+    own.write_text(STEPS)
     options = CompareOptions(f"{own}:steps", methods="mezo,spsa", match="steps", budget=30, seeds=1,
                              options=["mezo.learning_rate=1e30"], records=records,
                              picture=picture)  # fmt: skip

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hardstep import nn as hard
 from hardstep.bench.methods import Plan, build
 from hardstep.bench.provenance import forget_peak_memory, peak_memory
-from hardstep.bench.records import Record
+from hardstep.bench.records import Record, number
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep, StepReport
@@ -108,7 +108,7 @@ def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
     """
     done = train(trial, checkpoint)
     score = trial.task.score(done.model, done.dataset.open_test())
-    return done.record | {"test": _finite(score), "test_reads": 1}
+    return done.record | {"test": number(score), "test_reads": 1}
 
 
 def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
@@ -152,6 +152,7 @@ def _saved_steps(checkpoint: Path | None) -> int:
 
 
 def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
+    """Scores that are not finite are left empty: JSON has no other word for them."""
     assert outcome.best is not None
     return {
         "task": trial.task.name,
@@ -167,10 +168,10 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "seconds": outcome.seconds,
         "cpu_seconds": outcome.history[-1].cpu_seconds,
         "selected_step": outcome.best.step,
-        "valid": _finite(outcome.best.value),
+        "valid": number(outcome.best.value),
         "test_reads": 0,
         "curve": {
-            "value": [_finite(score.value) for score in outcome.history],
+            "value": [number(score.value) for score in outcome.history],
             "steps": [score.step for score in outcome.history],
             "evaluations": [score.evaluations for score in outcome.history],
             "seconds": [score.seconds for score in outcome.history],
@@ -179,11 +180,6 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "peak_memory_bytes": peak_memory(),
         "stopped": outcome.stopped,
     }
-
-
-def _finite(score: float) -> float | None:
-    """A score, or nothing where the run diverged: JSON has no other word for it."""
-    return score if math.isfinite(score) else None
 
 
 def planned_steps(trial: Trial, dataset: DataSet, model: nn.Module) -> int:

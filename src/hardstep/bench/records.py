@@ -51,10 +51,17 @@ def append(path: Path | str, record: Mapping[str, Any]) -> None:
         os.fsync(stream.fileno())
 
 
+def number(value: Any) -> float | None:
+    """A finite number as it is, anything else as none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
 def score_of(record: Record, name: str) -> float:
     """A score, NaN if there is none: the run diverged."""
-    score = record.get(name)
-    return math.nan if score is None else float(score)
+    score = number(record.get(name))
+    return math.nan if score is None else score
 
 
 def _ends_with_newline(path: Path) -> bool:

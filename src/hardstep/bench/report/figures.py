@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hardstep.bench.records import number
 from hardstep.bench.report import scales
 from hardstep.bench.report.contents import Contents, Table
 from hardstep.bench.report.markup import Markup, element, join, score
 from hardstep.bench.report.rows import Row
-from hardstep.bench.report.runs import CURVE_AXIS, Run, number
+from hardstep.bench.report.runs import CURVE_AXIS, Run
 from hardstep.bench.report.tables import (
     Cell,
     Column,

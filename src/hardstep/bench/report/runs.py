@@ -6,13 +6,12 @@ in `load`.
 """
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardstep.bench.protocol import Budget
-from hardstep.bench.records import Record
+from hardstep.bench.records import Record, number
 from hardstep.bench.summary import name_of
 from hardstep.errors import ConfigError, DataError
 
@@ -164,10 +163,3 @@ def _measure(given: Any, where: str) -> Measure:
         raise DataError(f"{where}: its metric has no name: {given!r}")
     better, percent = given.get("higher_is_better", True), given.get("percent", False)
     return Measure(given["name"], bool(better), bool(percent))
-
-
-def number(value: Any) -> float | None:
-    """A finite number as it is, anything else as none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
