@@ -29,6 +29,8 @@ from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explaine
 from hardstep.evaluation.isolation import isolated, reseed
 from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.thin import ThinWeight
+from hardstep.subspaces import Factors
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
@@ -140,37 +142,44 @@ def _shapes(problem: Problem) -> str:
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    changed = candidates.changed(tile)
-    axes = {name: 0 if name in changed else None for name in base}
+    changed, thin = candidates.changed_thin(tile)
+    run = partial(_run, candidates.seed, problem, base, changed, thin)
     buffers = problem.buffers()
-    shared: dict[str, int | None] = dict.fromkeys(buffers)
     try:
-        return _run(candidates.seed, problem, base | changed, axes, buffers, shared)
+        return run(buffers, None)
     except RuntimeError as error:
         if not buffers or is_memory_error(error):
             raise
     # A forward pass that updates its buffers (BatchNorm) needs a copy per candidate.
     num = tile.end - tile.start
     own = {name: torch.stack([buffer] * num) for name, buffer in problem.buffers().items()}
-    return _run(candidates.seed, problem, base | changed, axes, own, dict.fromkeys(own, 0))
+    return run(own, 0)
 
 
 def _run(
     seed: int,
     problem: Problem,
-    tensors: dict[str, Tensor],
-    axes: dict[str, int | None],
+    common: dict[str, Tensor],
+    changed: dict[str, Tensor],
+    thin: dict[str, Factors],
     buffers: dict[str, Tensor],
-    buffer_axes: dict[str, int | None],
+    buffer_axis: int | None,
 ) -> Tensor:
-    call: Callable[..., Tensor] = vmap(problem.loss, in_dims=(axes, buffer_axes), randomness="same")
+    def loss(
+        changed: dict[str, Tensor], thin: dict[str, Factors], buffers: dict[str, Tensor]
+    ) -> Tensor:
+        own = {name: ThinWeight(common[name], factors) for name, factors in thin.items()}
+        return problem.loss(common | changed | own, buffers)
+
+    axes = (0, 0, buffer_axis)
+    call: Callable[..., Tensor] = vmap(loss, in_dims=axes, randomness="same")
     with isolated(problem.model), warnings.catch_warnings():
         # Operations without a batching rule run in a loop: slower, equally right.
         warnings.filterwarnings("ignore", message="There is a performance drop")
         # torch's own batched PReLU writes into a result of the wrong shape, harmlessly.
         warnings.filterwarnings("ignore", message="An output with one or more elements was resized")
         reseed(seed)
-        return call(tensors, buffers)
+        return call(changed, thin, buffers)
 
 
 class _LargestValue(DispatchMode):

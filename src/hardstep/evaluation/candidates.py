@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import BoundSubspace, LocalChange
+from hardstep.subspaces import BoundSubspace, Factors, LocalChange
 
 STACK_BYTES = 128 << 20  # how much of changed tensors is built together
 
@@ -84,6 +84,10 @@ class Candidates:
         """The tensors that a span changes, stacked (n, *shape)."""
         index, offsets = self.coordinates(span)
         return self.subspace.displaced(self.base, span.block, index, offsets)
+
+    def changed_thin(self, span: Span) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """`changed`, and apart from it what changes by a product of thin factors, as these."""
+        return self.changed(span), {}
 
     def stacked(self, span: Span) -> dict[str, Tensor]:
         """All searched tensors of a span, stacked (n, *shape); unchanged ones as views."""

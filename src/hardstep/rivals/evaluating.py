@@ -13,7 +13,7 @@ from torch import Tensor
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation import Candidates, Objective, Span
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import Block, BoundSubspace
+from hardstep.subspaces import Block, BoundSubspace, Factors
 
 
 class Together(BoundSubspace):
@@ -42,6 +42,10 @@ class Together(BoundSubspace):
         changes = self.inner.expand_many(offsets)
         return {name: base[name].detach() + change for name, change in changes.items()}
 
+    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """As inside."""
+        return self.inner.expand_thin(coordinates)
+
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """As inside."""
         return self.inner.expand(coordinates)
@@ -62,6 +66,12 @@ class Moved(Candidates):
         """The whole index for each."""
         offsets = self.offsets[0, span.start : span.end, 0]
         return self.particles.index.to(offsets.device).expand(len(offsets), -1), offsets
+
+    def changed_thin(self, span: Span) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """Products as their factors."""
+        changes, factors = self.subspace.expand_thin(self.coordinates(span)[1])
+        whole = {name: self.base[name].detach() + change for name, change in changes.items()}
+        return whole, factors
 
 
 class Moves:

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from hardstep.rivals.checks import check_count
-from hardstep.subspaces import Layout, TensorSpec
+from hardstep.subspaces import Factors, Layout, TensorSpec
 from hardstep.subspaces.lowrank import FactorPart
 from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
+
+PRECISE = (torch.float32, torch.float64)
+LARGE = 1 << 14  # numbers of a weight; with fewer, it takes less time to compute than to avoid
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,34 @@ class ProductPart(FactorPart):
         change = left @ right.transpose(1, 2)
         return {spec.name: change.reshape(-1, *spec.shape).to(spec.dtype)}
 
+    @property
+    def pays(self) -> bool:
+        """Whether to keep the factors apart, and a linear layer may do so."""
+        (spec,) = self.specs
+        return len(spec.shape) == 2 and spec.numel >= LARGE and spec.dtype in PRECISE
+
+    def factors(self, coordinates: Tensor) -> Factors:
+        """A and B of every vector (N, n)."""
+        return Factors(*self._factors(coordinates))
+
 
 class BoundFactored(PartsSubspace):
     """Changes A Bᵀ, and what a population of them adds up to."""
+
+    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """Large matrices as their factors, the rest whole.
+
+        In half precision a weight is rounded after it has been changed, so there it has to be.
+        """
+        whole: dict[str, Tensor] = {}
+        thin: dict[str, Factors] = {}
+        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
+            (spec,) = part.specs
+            if isinstance(part, ProductPart) and part.pays:
+                thin[spec.name] = part.factors(piece)
+            else:
+                whole |= part.expand_many(piece)
+        return whole, thin
 
     def scales(self, deviation: float) -> Tensor:
         """(dim,) factors that make standard normal coordinates changes of this deviation.
@@ -70,7 +98,7 @@ class BoundFactored(PartsSubspace):
     def mirrored(self, coordinates: Tensor) -> Tensor:
         """Coordinates (N, dim) of the opposite changes: −A and B, −vectors."""
         pieces = []
-        for part, piece in zip(self.parts, self._cut(coordinates), strict=True):
+        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
             kept = part.right.numel() if isinstance(part, FactorPart) else 0
             turned, same = torch.split(piece, [piece.shape[1] - kept, kept], dim=1)
             pieces += [-turned, same]
@@ -79,19 +107,15 @@ class BoundFactored(PartsSubspace):
     def combined(self, weights: Tensor, coordinates: Tensor) -> dict[str, Tensor]:
         """Σ w_i · change_i for weights (N,) and coordinates (N, dim), without any change_i."""
         result = {}
-        for part, piece in zip(self.parts, self._cut(coordinates), strict=True):
+        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
             (spec,) = part.specs
-            if isinstance(part, FactorPart):
-                sizes = [part.left.numel(), part.right.numel()]
-                left, right = torch.split(piece, sizes, dim=1)
-                left = (weights[:, None] * left).reshape(-1, *part.left.shape)
-                right = right.reshape(-1, *part.right.shape)
+            if isinstance(part, ProductPart):
+                left, right = part.factors(piece)
                 # Member and rank together are the axis that the product sums over.
-                change = torch.tensordot(left, right, dims=([0, 2], [0, 2]))
+                change = torch.tensordot(
+                    weights[:, None, None] * left, right, dims=([0, 2], [0, 2])
+                )
             else:
                 change = weights @ piece
             result[spec.name] = change.reshape(spec.shape).to(spec.dtype)
         return result
-
-    def _cut(self, coordinates: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(coordinates, [block.size for block in self.blocks], dim=1)

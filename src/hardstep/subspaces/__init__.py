@@ -4,6 +4,7 @@ from hardstep.subspaces.adaptive import Adaptive
 from hardstep.subspaces.base import (
     Block,
     BoundSubspace,
+    Factors,
     LinearMove,
     LocalChange,
     Subspace,
@@ -21,6 +22,7 @@ __all__ = [
     "Adaptive",
     "Block",
     "BoundSubspace",
+    "Factors",
     "Full",
     "Global",
     "HaarRows",
