@@ -61,6 +61,19 @@ def test_what_can_be_run_is_not_refused(name, method):
         assert build(method, Plan(task, model, 5, 0), options).model is model
 
 
+@pytest.mark.parametrize("method", ["openai-es", "eggroll", "mezo"])
+def test_a_rate_with_an_end_is_annealed_over_the_run(method):
+    plan = Plan(MLP, build_model(MLP.model, 0), 10, 0)
+    constant = build(method, plan, {"learning_rate": 0.4})
+    annealed = build(method, plan, {"learning_rate": 0.4, "learning_rate_end": 0.0})
+    if method == "openai-es":  # which searches coordinates, for a network
+        constant, annealed = constant.population, annealed.population
+    assert constant.learning_rate == 0.4
+    assert [annealed.learning_rate(step) for step in (0, 5, 10)] == pytest.approx([0.4, 0.2, 0.0])
+    with pytest.raises(ConfigError, match=f"{method}: learning_rate_end needs .* got 0.1 alone"):
+        build(method, plan, {"learning_rate_end": 0.1})
+
+
 def test_a_slope_is_refused_where_nothing_spikes():
     with pytest.raises(ConfigError, match="adam: slope .* mlp has none, got 2.0; leave it out"):
         rehearse(MLP, "adam", {"slope": 2.0})

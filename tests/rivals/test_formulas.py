@@ -255,6 +255,28 @@ def test_openai_es_in_the_full_space_is_the_method_on_a_vector():
     assert torch.allclose(tensors["x"], alone.centre, rtol=0, atol=1e-12)
 
 
+def test_openai_es_follows_adam_with_a_scheduled_rate():
+    annealed = Cosine(0.1, 0.0, 4)
+    method = OpenAiEs(torch.zeros(DIM).double(), learning_rate=annealed, population=8)
+    centre = torch.zeros(DIM).double().requires_grad_()
+    adam = torch.optim.Adam([centre], lr=annealed(0))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 4)
+    for _ in range(4):
+        members = method.ask()
+        losses = curved(members)
+        ranks = losses.argsort().argsort() / 7 - 0.5
+        noise = (members - centre.detach()) / method.sigma
+        centre.grad = ranks.double() @ noise / (8 * method.sigma)
+        adam.step()
+        schedule.step()
+        method.tell(losses)
+        assert torch.allclose(method.centre, centre.detach(), rtol=0, atol=1e-6)
+    last = method.centre.clone()
+    method.ask()
+    method.tell(torch.arange(8.0))
+    assert torch.equal(method.centre, last)  # the rate has reached 0
+
+
 @pytest.mark.parametrize(
     "subspace", [Adaptive(rank=1, every=3), RowWise(rank=1, redraw=3)], ids=str
 )

@@ -56,13 +56,24 @@ def _polystep(plan: Plan, options: Options) -> Trainable:
     return PolyStep(plan.model, settings, seed=plan.seed)
 
 
+def _annealed(plan: Plan, options: Options) -> dict[str, Any]:
+    """Options in which a rate with an end is a schedule; without one it stays, as published."""
+    given = dict(options)
+    if "learning_rate_end" in given:
+        given["learning_rate"] = Cosine(
+            given["learning_rate"], given.pop("learning_rate_end"), plan.steps
+        )
+    return given
+
+
 def _in_subspace(method: Callable[..., Any], plan: Plan, options: Options) -> Trainable:
-    factory = partial(method, **{"population": POPULATION, **options})
+    factory = partial(method, **{"population": POPULATION, **_annealed(plan, options)})
     return InSubspace(plan.model, factory, subspace=plan.subspace, seed=plan.seed)
 
 
 def _searching(kind: Callable[..., Trainable], plan: Plan, options: Options) -> Trainable:
-    return kind(plan.model, subspace=plan.subspace, seed=plan.seed, **options)
+    given = _annealed(plan, options)
+    return kind(plan.model, subspace=plan.subspace, seed=plan.seed, **given)
 
 
 def _random(plan: Plan, options: Options) -> Trainable:
@@ -73,7 +84,8 @@ def _random(plan: Plan, options: Options) -> Trainable:
 
 
 def _eggroll(plan: Plan, options: Options) -> Trainable:
-    return Eggroll(plan.model, seed=plan.seed, **{"population": POPULATION, **options})
+    given = _annealed(plan, options)
+    return Eggroll(plan.model, seed=plan.seed, **{"population": POPULATION, **given})
 
 
 def _adam(plan: Plan, options: Options) -> Trainable:
@@ -129,10 +141,10 @@ METHODS: dict[str, Build] = {
 }
 KNOWN_OPTIONS = {  # what may be set, and tuned
     "polystep": variants.NUMBERS + variants.WORDS,
-    "openai-es": ("sigma", "learning_rate", "population"),
+    "openai-es": ("sigma", "learning_rate", "learning_rate_end", "population"),
     "cma-es": ("sigma", "population"),
-    "eggroll": ("sigma", "learning_rate", "rank", "population"),
-    "mezo": ("learning_rate", "mu"),
+    "eggroll": ("sigma", "learning_rate", "learning_rate_end", "rank", "population"),
+    "mezo": ("learning_rate", "learning_rate_end", "mu"),
     "spsa": ("a", "c", "stability"),
     "random": ("sigma", "population"),
     "adam": ("learning_rate", "slope"),
@@ -145,7 +157,13 @@ WHOLE = {  # options that are whole numbers, and the least of each
     "reuse": 1,
     "population": 1,
 }
-MAY_BE_0 = ("momentum", "weight_momentum", "decay", "stability")  # other numbers are > 0
+MAY_BE_0 = (
+    "momentum",
+    "weight_momentum",
+    "decay",
+    "stability",
+    "learning_rate_end",
+)  # other numbers are > 0
 
 
 def build(name: str, plan: Plan, options: Options) -> Trainable:
@@ -178,6 +196,11 @@ def check_options(method: str, options: Options) -> None:
     for option, value in options.items():
         check(option, KNOWN_OPTIONS[method], f"option of {method}")
         _check_value(method, option, value)
+    if "learning_rate_end" in options and "learning_rate" not in options:
+        raise ConfigError(
+            f"{method}: learning_rate_end needs the learning_rate it starts from, got "
+            f"{options['learning_rate_end']} alone"
+        )
 
 
 def _check_value(method: str, option: str, value: object) -> None:

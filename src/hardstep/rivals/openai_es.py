@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
-from hardstep.rivals.checks import check_not_negative, check_pairs, check_positive
+from hardstep.rivals.checks import (
+    check_not_negative,
+    check_pairs,
+    check_positive,
+    check_rate,
+    rate_at,
+)
+from hardstep.schedules import Schedule
 
 
 class OpenAiEs:
@@ -22,7 +29,7 @@ class OpenAiEs:
     Args:
         start: (n,) the first centre.
         sigma: Standard deviation of the population.
-        learning_rate: Of Adam.
+        learning_rate: Of Adam, a number or a schedule over generations.
         population: Vectors per generation, an even number.
         seed: Fixes every draw.
         decay: How much of the centre is taken away per generation.
@@ -32,18 +39,19 @@ class OpenAiEs:
         self,
         start: Tensor,
         sigma: float = 0.1,
-        learning_rate: float = 0.05,
+        learning_rate: Schedule = 0.05,
         population: int = 32,
         seed: int = 0,
         decay: float = 0.0,
     ) -> None:
         check_positive("OpenAiEs", "sigma", sigma)
-        check_positive("OpenAiEs", "learning_rate", learning_rate)
+        check_rate("OpenAiEs", learning_rate)
         check_pairs("OpenAiEs", population)
         check_not_negative("OpenAiEs", "decay", decay)
         self._centre = start.detach().clone().requires_grad_()
         self.sigma, self.population, self.seed, self.decay = sigma, population, seed, decay
-        self._adam = torch.optim.Adam([self._centre], lr=learning_rate)
+        self.learning_rate = learning_rate
+        self._adam = torch.optim.Adam([self._centre])
         self._generation = 0
         self._noise = torch.empty(0)
 
@@ -65,6 +73,8 @@ class OpenAiEs:
         """One step of Adam along the ranked noise."""
         self._centre.grad = centred_ranks(losses).to(self._noise) @ self._noise
         self._centre.grad /= self.population * self.sigma
+        for group in self._adam.param_groups:
+            group["lr"] = rate_at("OpenAiEs", self.learning_rate, self._generation)
         self._adam.step()
         with torch.no_grad():
             self._centre.mul_(1 - self.decay)
