@@ -203,21 +203,43 @@ budget = {}
 """
 
 
-def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path):
+SLOW_START = """
+import os, sys, time
+if "--multiprocessing-fork" in sys.orig_argv:
+    try:
+        os.mkdir(os.environ["FIRST_WORKER"])
+    except FileExistsError:
+        time.sleep(8)
+"""
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["", "while its second worker starts"])
+def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path, slow):
     path, records = tmp_path / "suite.toml", tmp_path / "suite.jsonl"
     path.write_text(TWO_RUNS.format(1) + TWO_RUNS.format(100_000_000))  # short, endless
     code = "from hardstep.cli.main import main; main()"
     command = shlex.join([sys.executable, "-c", code, "bench", "run", str(path), "--processes=2"])
+    environment = dict(os.environ)
+    if slow:
+        (tmp_path / "sitecustomize.py").write_text(SLOW_START)
+        environment |= {"PYTHONPATH": str(tmp_path), "FIRST_WORKER": str(tmp_path / "first")}
     running = subprocess.Popen(
         ["sh", "-c", f"trap '' INT; exec {command}"],  # as nohup and & leave it
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
-    lines = [running.stdout.readline() for _ in range(2)]
-    assert all("mlp random seed" in line for line in lines), running.stderr.read()
-    running.terminate()
-    _, said = running.communicate(timeout=100)  # workers hold the pipes too, so they are gone
+    with running:
+        try:
+            lines = [running.stdout.readline() for _ in range(2)]
+            running.terminate()
+            _, said = running.communicate(timeout=300)  # workers hold the pipes, so they are gone
+        finally:
+            if running.poll() is None:
+                running.kill()  # its workers then see their queue end
+    assert all("mlp random seed" in line for line in lines), said
     assert running.returncode == 130
     assert said.endswith("2 runs were recorded, the same command goes on with the rest\n")
     assert [record["budget"]["amount"] for record in load(records).records] == [1.0, 1.0]

@@ -5,8 +5,10 @@ import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import fmean
 
@@ -126,8 +128,9 @@ def carry_out(
             progress.add(record)
             yield job, record
         return
-    others = set(active_children())
-    with ProcessPoolExecutor(processes, get_context("spawn"), _worker) as pool:
+    others, context = set(active_children()), get_context("spawn")
+    stopping = context.Event()
+    with ProcessPoolExecutor(processes, context, _start_worker, (stopping,)) as pool:
         running: dict[Future[Record], Job] = {}
         try:
             while True:
@@ -135,7 +138,8 @@ def carry_out(
                     job = progress.next_job({other.key for other in running.values()})
                     if job is None:
                         break
-                    running[pool.submit(job.run, folder)] = job
+                    with _interrupts_held():
+                        running[pool.submit(_run, job, folder)] = job
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -143,8 +147,8 @@ def carry_out(
                     progress.add(record)
                     yield job, record
         finally:
-            if running:
-                _interrupt(set(active_children()) - others)
+            stopping.set()
+            _interrupt(set(active_children()) - others)
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -154,15 +158,45 @@ def _interrupt(workers: Iterable[BaseProcess]) -> None:
             os.kill(worker.pid, signal.SIGINT)
 
 
-def _worker() -> None:
-    """One core each, and Ctrl-C from the parent alone.
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """What is started in here does not hear Ctrl-C until it asks to.
+
+    The first submissions start workers, and one that dies while it starts would make the pool end
+    the others in the middle of saving.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_stopping: Event  # a worker's: set before the interrupts are sent
+
+
+def _start_worker(stopping: Event) -> None:
+    """One core each, and Ctrl-C from the parent alone, for runs alone.
 
     A group of its own keeps the terminal's Ctrl-C away, which would interrupt a worker a second
     time while it saves; a signal sent to the parent only, as `kill` does, is passed on as well.
     """
+    global _stopping
     import torch
 
     os.setpgrp()
-    # A suite started in the background hands down an ignored Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     torch.set_num_threads(1)
+    _stopping = stopping
+
+
+def _run(job: Job, folder: Path | None) -> Record:
+    """A run in a worker; one that begins after the interrupts were sent stops at once."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if _stopping.is_set():
+            raise KeyboardInterrupt
+        return job.run(folder)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
