@@ -8,6 +8,7 @@ from torch import nn
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
 from hardstep.evaluation.fused import compiled as compiling
+from hardstep.evaluation.fused import products
 from hardstep.evaluation.incremental import evaluator as evaluating
 from hardstep.evaluation.incremental.record import record
 from hardstep.nn import build
@@ -112,6 +113,25 @@ def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
     one, *others = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
     for other in others:
         torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", ["deep-relu", "experts", "recurrence"])
+def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
+    given, found = problem(name, torch.float32), {}
+    for width in (1, 2, 3, 6, 12):
+        monkeypatch.setattr(products, "tile_width", lambda width=width: width)
+        evaluator = Incremental()
+        found[width] = losses_of(given, evaluator=evaluator)
+        assert not_fused(evaluator) == set()
+    assert all(torch.equal(losses, found[1]) for losses in found.values())
+
+
+@pytest.mark.parametrize(
+    ("features", "width"),
+    [(("avx", "avx512f"), 12), (("avx", "avx2"), 6), (("sse2",), 2), (("neon",), 6)],
+)
+def test_sums_change_and_weight_fit_the_registers(features, width):
+    assert products.width_for(dict.fromkeys(features, True)) == width
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,42 @@
 """A matrix product for one vector of rows: out = base + Σ over a list of changes · weights.
 
 Weights are (inputs, outputs). Outputs are taken a tile at a time, so that a tile's sums stay in
-registers while the list is gone through.
+registers while the list is gone through. However wide a tile is, every sum is added up in the order
+of the list.
 """
+
+from collections.abc import Mapping
+from functools import cache
+
+import llvmlite.binding as llvm
 
 from hardstep.evaluation.fused.vectors import ELEMENT, Vectors
 
-TILE = 12  # vectors of sums; the change and the weights need registers too
+VECTOR_BYTES = 64  # of 16 singles or 8 doubles
+MOST = 12  # vectors of sums; more gain nothing
+
+
+@cache
+def tile_width() -> int:
+    """Vectors of sums that this processor has registers for."""
+    return width_for(llvm.get_host_cpu_features())
+
+
+def width_for(features: Mapping[str, bool]) -> int:
+    """The same for a processor with these features: the change and a weight need registers too."""
+    if features.get("avx512f"):
+        registers, size = 32, 64
+    elif features.get("avx"):
+        registers, size = 16, 32
+    else:
+        registers, size = (32 if features.get("neon") else 16), 16
+    each = VECTOR_BYTES // size
+    return min(MOST, (registers - each - 1) // each)
 
 
 def declare_product(lanes: int, kind: str, num: int) -> tuple[str, str, set[str]]:
     """Name and text of the function for this number of outputs, and the intrinsics it uses."""
-    tiles = -(-num // TILE)
+    tiles = -(-num // tile_width())
     size, wider = divmod(num, tiles)  # `wider` tiles have one output more
     v = Vectors(lanes)
     name = f"@product{num}_{kind}"
