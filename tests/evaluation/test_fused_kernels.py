@@ -8,7 +8,7 @@ from torch import nn
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
 from hardstep.evaluation.fused import compiled as compiling
-from hardstep.evaluation.fused import products
+from hardstep.evaluation.fused import processor
 from hardstep.evaluation.incremental import evaluator as evaluating
 from hardstep.evaluation.incremental.record import record
 from hardstep.nn import build
@@ -119,7 +119,7 @@ def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
 def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
     given, found = problem(name, torch.float32), {}
     for width in (1, 2, 3, 6, 12):
-        monkeypatch.setattr(products, "tile_width", lambda width=width: width)
+        monkeypatch.setattr(processor, "sums_in_registers", lambda _, width=width: width)
         evaluator = Incremental()
         found[width] = losses_of(given, evaluator=evaluator)
         assert not_fused(evaluator) == set()
@@ -131,7 +131,7 @@ def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
     [(("avx", "avx512f"), 12), (("avx", "avx2"), 6), (("sse2",), 2), (("neon",), 6)],
 )
 def test_sums_change_and_weight_fit_the_registers(features, width):
-    assert products.width_for(dict.fromkeys(features, True)) == width
+    assert processor.sums_in_registers(dict.fromkeys(features, True)) == width
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ Rows in which nothing differs are skipped when the kernel runs, so it usually do
 
 from hardstep.evaluation.fused.expressions import Expr
 from hardstep.evaluation.fused.leaves import LEAVES
-from hardstep.evaluation.fused.schedule import BYTES, REDUCTIONS, reachable
+from hardstep.evaluation.fused.schedule import REDUCTIONS, reachable
 from hardstep.evaluation.fused.translate import Program
+from hardstep.evaluation.fused.vectors import BYTES
 
 _READS = {"lane", "at_unit", "matrix", "column"}  # one number per row
 

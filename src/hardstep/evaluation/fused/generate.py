@@ -10,13 +10,14 @@ add the differences of the loss to the candidate's sum
 from collections.abc import Iterable
 
 from hardstep.evaluation.fused.expressions import Expr
+from hardstep.evaluation.fused.lanes import gather
 from hardstep.evaluation.fused.leaves import LEAVES, read
 from hardstep.evaluation.fused.operations import emit, extreme
 from hardstep.evaluation.fused.products import declare_product
 from hardstep.evaluation.fused.relevance import relevant_where
-from hardstep.evaluation.fused.schedule import BYTES, REDUCTIONS, Loop, Schedule, reachable
+from hardstep.evaluation.fused.schedule import REDUCTIONS, Loop, Schedule, reachable
 from hardstep.evaluation.fused.translate import Program
-from hardstep.evaluation.fused.vectors import ELEMENT, Value, Vectors
+from hardstep.evaluation.fused.vectors import BYTES, Value, Vectors
 
 
 class Generator:
@@ -38,8 +39,7 @@ class Generator:
     def text(self) -> str:
         """The whole module."""
         v = self.v
-        self._candidate()
-        body = "\n".join(v.body)
+        body = self._candidates()
         head = "\n".join(v.head)
         pointers = "\n".join(self._pointer(slot) for slot in self.program.tables.values())
         out = "\n".join(self._pointer(slot) for slot in self._outputs())
@@ -56,14 +56,7 @@ entry:
   br label %rows_loop
 rows_loop:
   %r = phi i64 [ 0, %entry ], [ %r_next, %rows_end ]
-  br label %candidates_loop
-candidates_loop:
-  %c = phi i64 [ %first, %rows_loop ], [ %c_next, %candidate_end ]
 {body}
-candidate_end:
-  %c_next = add i64 %c, 1
-  %c_done = icmp sge i64 %c_next, %last
-  br i1 %c_done, label %rows_end, label %candidates_loop
 rows_end:
   %r_next = add i64 %r, {self.lanes}
   %r_done = icmp sge i64 %r_next, %rows
@@ -85,7 +78,8 @@ end:
         first = len(self.program.tables)
         return range(first, first + len(self.program.closings))
 
-    def _candidate(self) -> None:
+    def _candidates(self) -> str:
+        """What is done with a vector of rows: all candidates, one after the other."""
         v = self.v
         if ("units", None) in self.program.tables:
             place = v.offset("i64", f"%p{self.program.tables['units', None]}", "%c")
@@ -94,8 +88,23 @@ end:
         self.mask = self._mask()
         go = v.label("go")
         v.line(f"br i1 {v.any(self.mask)}, label %{go}, label %candidate_end")
-        v.block(go)
-        self.block = go
+        self._go_on(go)
+        v.line("br label %candidate_end")
+        body = "\n".join(v.body)
+        return f"""\
+  br label %candidates_loop
+candidates_loop:
+  %c = phi i64 [ %first, %rows_loop ], [ %c_next, %candidate_end ]
+{body}
+candidate_end:
+  %c_next = add i64 %c, 1
+  %c_done = icmp sge i64 %c_next, %last
+  br i1 %c_done, label %rows_end, label %candidates_loop"""
+
+    def _go_on(self, label: str) -> None:
+        """A block that carries lanes which differ from the base to the end."""
+        self.v.block(label)
+        self.block = label
         for stage in range(self.schedule.num_stages):
             self._lanes_of(self.schedule.per_lane[stage], stage)
             for product in self.schedule.products[stage]:
@@ -104,7 +113,6 @@ end:
                 self._loop(loop)
         for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
             self._add_up(slot, closing.difference)
-        v.line("br label %candidate_end")
 
     def _mask(self) -> Value:
         """Lanes that are rows, differ from the base and matter for the loss."""
@@ -206,13 +214,7 @@ end:
         index = self.names[id(expr.args[0])]
         row = v.binary("mul", "i64", index, v.constant(expr.domain or 1, "i64"))
         place = v.binary("add", "i64", row, v.splat(j, "i64"))
-        typ, element = v.type(expr.kind), ELEMENT[expr.kind]
-        addresses = v.let(f"getelementptr {element}, ptr %p{expr.data}, {v.type('i64')} {place}")
-        name = f"@llvm.masked.gather.v{self.lanes}{expr.kind}.v{self.lanes}p0"
-        pointers = f"<{self.lanes} x ptr>"
-        v.intrinsics.add(f"declare {typ} {name}({pointers}, i32, {v.type('i1')}, {typ})")
-        arguments = f"{pointers} {addresses}, i32 {BYTES[expr.kind]}, {v.type('i1')} {self.mask}"
-        return v.let(f"call {typ} {name}({arguments}, {typ} zeroinitializer)")
+        return gather(v, expr.kind, f"%p{expr.data}", place, self.mask)
 
     # -- reductions -------------------------------------------------------------------------
 
@@ -291,7 +293,8 @@ end:
         v = self.v
         weight, base = expr.data
         changes = self.schedule.changes[id(expr)]
-        name, text, intrinsics = declare_product(self.lanes, expr.kind, expr.domain or 1)
+        packed = v.packed is not None
+        name, text, intrinsics = declare_product(self.lanes, expr.kind, expr.domain or 1, packed)
         self.functions[name] = text
         v.intrinsics |= intrinsics
         n = v.let(f"load i64, ptr {self.counts[id(expr)]}")
@@ -301,7 +304,10 @@ end:
         )
         start = v.offset(expr.kind, f"%p{base}", "%r")
         arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{weight}"
-        v.line(f"call void {name}({arguments}, ptr {start}, i64 %stride, ptr {out})")
+        arguments += f", ptr {start}, i64 %stride, ptr {out}"
+        if v.packed:
+            arguments += f", {v.type('i32')} {v.packed.rows}"
+        v.line(f"call void {name}({arguments})")
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""

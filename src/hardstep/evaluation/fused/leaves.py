@@ -2,15 +2,15 @@
 
 Tables of values per example are stored with rows last, (units, rows), so that neighbouring
 examples are neighbouring lanes. `%r` is the first row of the vector, `%c` the candidate, `%unit`
-the unit it changes, `%stride` the number of rows with padding.
+the unit it changes, `%stride` the number of rows with padding. Lanes of a packed vector take their
+rows from the same places in an order of their own.
 """
 
 from collections.abc import Callable
 
 from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.vectors import ELEMENT, Value, Vectors
-
-_ALIGN = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}
+from hardstep.evaluation.fused.lanes import gather, rearranged
+from hardstep.evaluation.fused.vectors import BYTES, ELEMENT, Value, Vectors
 
 
 def read(v: Vectors, expr: Expr, j: Value) -> Value:
@@ -30,14 +30,19 @@ def _one(v: Vectors, kind: str, slot: int, index: Value) -> Value:
     if kind == "i1":
         byte = v.let(f"load i8, ptr {place}")
         return v.splat(v.let(f"icmp ne i8 {byte}, 0"), "i1")
-    return v.splat(v.let(f"load {ELEMENT[kind]}, ptr {place}, align {_ALIGN[kind]}"), kind)
+    return v.splat(v.let(f"load {ELEMENT[kind]}, ptr {place}, align {BYTES[kind]}"), kind)
 
 
 def _row(v: Vectors, kind: str, slot: int, index: Value) -> Value:
     """The lanes' numbers in row `index` of a table (…, rows)."""
     start = v.let(f"mul i64 {index}, %stride")
-    place = v.offset(kind, f"%p{slot}", v.let(f"add i64 {start}, %r"))
-    return v.load(kind, place, _ALIGN[kind])
+    return _side_by_side(v, kind, slot, v.let(f"add i64 {start}, %r"))
+
+
+def _side_by_side(v: Vectors, kind: str, slot: int, first: Value) -> Value:
+    """A number per row of the block, from the first one's place on."""
+    loaded = v.load(kind, v.offset(kind, f"%p{slot}", first), BYTES[kind])
+    return rearranged(v, kind, loaded, v.packed.rows) if v.packed else loaded
 
 
 def _scalar(v: Vectors, expr: Expr, j: Value) -> Value:
@@ -45,7 +50,7 @@ def _scalar(v: Vectors, expr: Expr, j: Value) -> Value:
 
 
 def _lane(v: Vectors, expr: Expr, j: Value) -> Value:
-    return v.load(expr.kind, v.offset(expr.kind, f"%p{expr.data}", "%r"), _ALIGN[expr.kind])
+    return _side_by_side(v, expr.kind, expr.data, "%r")
 
 
 def _unit_entry(v: Vectors, expr: Expr, j: Value) -> Value:
@@ -74,7 +79,11 @@ def _weight(v: Vectors, expr: Expr, j: Value) -> Value:
 
 
 def _candidate(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _in_row(v, expr, "%c", j)
+    if v.packed is None:
+        return _in_row(v, expr, "%c", j)
+    start = v.binary("mul", "i64", v.packed.candidates, v.constant(expr.domain or 1, "i64"))
+    index = v.binary("add", "i64", start, v.splat(j, "i64"))
+    return gather(v, expr.kind, f"%p{expr.data}", index, v.constant(True, "i1"))
 
 
 def _is_unit(v: Vectors, expr: Expr, j: Value) -> Value:

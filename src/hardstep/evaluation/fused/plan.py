@@ -13,7 +13,7 @@ from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - regist
 from hardstep.evaluation.fused import rules as _rules  # noqa: F401
 from hardstep.evaluation.fused import stacks as _stacks  # noqa: F401
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.generate import Generator
+from hardstep.evaluation.fused.packing import generator_for
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
 from hardstep.evaluation.incremental.changes import Column
 from hardstep.evaluation.incremental.columns import column_rule
@@ -211,7 +211,7 @@ class _Builder:
             raise Unfusable("the loss is not a sum over examples")
         reach = "one unit" if self.local is not None else "a whole layer"
         self.plan.reach = reach if self.vector is None else "a vector"
-        generator = Generator(self.t.program)
+        generator = generator_for(self.t.program)
         self.plan.text = generator.text()
         self.plan.lanes, self.plan.scratch = generator.lanes, generator.schedule.scratch
         return self.plan

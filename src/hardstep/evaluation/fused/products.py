@@ -5,53 +5,35 @@ registers while the list is gone through. However wide a tile is, every sum is a
 of the list.
 """
 
-from collections.abc import Mapping
-from functools import cache
-
-import llvmlite.binding as llvm
-
+from hardstep.evaluation.fused import processor
+from hardstep.evaluation.fused.lanes import rearranged
 from hardstep.evaluation.fused.vectors import ELEMENT, Vectors
 
-VECTOR_BYTES = 64  # of 16 singles or 8 doubles
-MOST = 12  # vectors of sums; more gain nothing
 
+def declare_product(lanes: int, kind: str, num: int, packed: bool) -> tuple[str, str, set[str]]:
+    """Name and text of the function for this number of outputs, and the intrinsics it uses.
 
-@cache
-def tile_width() -> int:
-    """Vectors of sums that this processor has registers for."""
-    return width_for(llvm.get_host_cpu_features())
-
-
-def width_for(features: Mapping[str, bool]) -> int:
-    """The same for a processor with these features: the change and a weight need registers too."""
-    if features.get("avx512f"):
-        registers, size = 32, 64
-    elif features.get("avx"):
-        registers, size = 16, 32
-    else:
-        registers, size = (32 if features.get("neon") else 16), 16
-    each = VECTOR_BYTES // size
-    return min(MOST, (registers - each - 1) // each)
-
-
-def declare_product(lanes: int, kind: str, num: int) -> tuple[str, str, set[str]]:
-    """Name and text of the function for this number of outputs, and the intrinsics it uses."""
-    tiles = -(-num // tile_width())
+    Packed lanes take their rows of the base as `%rows` says, others stand side by side.
+    """
+    tiles = -(-num // processor.sums_in_registers(processor.features()))
     size, wider = divmod(num, tiles)  # `wider` tiles have one output more
     v = Vectors(lanes)
-    name = f"@product{num}_{kind}"
+    name = f"@product{num}_{kind}{'_packed' if packed else ''}"
     shapes = [(wider, size + 1), (tiles - wider, size)]
     start = 0
     for part, (count, width) in enumerate(shape for shape in shapes if shape[0]):
-        _tiles(v, kind, num, start, count, width, part)
+        _tiles(v, kind, num, start, count, width, part, packed)
         start += count * width
     body = "\n".join(v.body)
     signature = "i64 %count, ptr %list, ptr %changes, ptr %weight, ptr %base, i64 %stride, ptr %out"
+    signature += f", {v.type('i32')} %rows" if packed else ""
     text = f"define internal void {name}({signature}) #0 {{\nentry:\n{body}\n  ret void\n}}"
     return name, text, v.intrinsics
 
 
-def _tiles(v: Vectors, kind: str, num: int, start: int, count: int, width: int, part: int) -> None:
+def _tiles(
+    v: Vectors, kind: str, num: int, start: int, count: int, width: int, part: int, packed: bool
+) -> None:
     """A loop over tiles of one width, and inside it one over the list."""
     typ, element = v.type(kind), ELEMENT[kind]
     tile, step = f"%o{part}", f"%k{part}"
@@ -63,7 +45,8 @@ def _tiles(v: Vectors, kind: str, num: int, start: int, count: int, width: int, 
     firsts = []
     for i in range(width):
         row = v.let(f"mul i64 {v.let(f'add i64 {tile}, {i}')}, %stride")
-        firsts.append(v.load(kind, v.offset(kind, "%base", row), 4))
+        first = v.load(kind, v.offset(kind, "%base", row), 4)
+        firsts.append(rearranged(v, kind, first, "%rows") if packed else first)
     empty = v.let("icmp eq i64 %count, 0")
     v.line(f"br i1 {empty}, label %{after}, label %{inner}")
     v.block(inner)

@@ -8,8 +8,8 @@ from hardstep.evaluation.fused.expressions import Expr
 from hardstep.evaluation.fused.leaves import LEAVES
 from hardstep.evaluation.fused.relevance import consumers_of, guards
 from hardstep.evaluation.fused.translate import Program
+from hardstep.evaluation.fused.vectors import BYTES
 
-BYTES = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}
 REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
 
 
@@ -92,21 +92,22 @@ class Schedule:
             if expr.op == "product":
                 domain = expr.args[0].domain
                 assert domain is not None
-                vectors = self._room(domain * self.lanes * BYTES[expr.kind])
-                self.changes[id(expr)] = Changes(vectors, self._room(domain * 8))
-                self._reserve(expr)
+                vectors = self.reserve(domain * self.lanes * BYTES[expr.kind])
+                self.changes[id(expr)] = Changes(vectors, self.reserve(domain * 8))
+                self._keep(expr)
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
                 if outlives and arg.op not in LEAVES:
-                    self._reserve(arg)
+                    self._keep(arg)
 
-    def _reserve(self, expr: Expr) -> None:
+    def _keep(self, expr: Expr) -> None:
         if id(expr) not in self.places:
             size = (expr.domain or 1) * self.lanes * BYTES[expr.kind]
-            self.places[id(expr)] = self._room(size)
+            self.places[id(expr)] = self.reserve(size)
 
-    def _room(self, size: int) -> int:
+    def reserve(self, size: int) -> int:
+        """An offset in scratch memory with that many bytes of room."""
         place = self.scratch
         self.scratch += -(-size // 64) * 64
         return place

@@ -7,12 +7,22 @@ read. Nothing here allows LLVM to reorder or contract arithmetic, so a kernel ro
 
 import math
 import struct
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 ELEMENT = {"f32": "float", "f64": "double", "i1": "i1", "i64": "i64", "i32": "i32", "i8": "i8"}
+BYTES = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}  # in memory
 Value = str  # an SSA name
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Where lanes come from that do not stand side by side."""
+
+    rows: Value  # i32 per lane: its row within the block
+    candidates: Value  # i64 per lane
 
 
 class Vectors:
@@ -20,6 +30,7 @@ class Vectors:
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
+        self.packed: Packed | None = None
         self.head: list[str] = []  # what belongs in the entry block: constants, accumulators
         self.body: list[str] = []
         self.count = 0
