@@ -25,7 +25,7 @@ def rearranged(v: Vectors, kind: str, value: Value, rows: Value) -> Value:
     """value[rows], lane by lane; each half of the lanes takes rows of its half."""
     if (kind, v.lanes) == ("f32", 16) and processor.features().get("avx512f"):
         return _permuted(v, "avx512.permvar.sf.512", 16, value, rows)
-    half_bytes = v.lanes // 2 * BYTES.get(kind, 0)
+    half_bytes = v.lanes // 2 * BYTES[kind]
     if half_bytes == REGISTER_BYTES and can_rearrange():
         return _halves(v, kind, value, rows)
     result = "poison"

@@ -1,11 +1,11 @@
 """Kernels that pack: no lane of what is expensive is spent on an example that does not change.
 
-for a vector of rows
-for the candidates of a unit            as many as there is room for
-    columns of every candidate; list the lanes that differ from the base
-    for every vector of listed lanes    of whichever candidates
-        stage by stage, as without packing
-        add the differences of the loss to the candidates' sums
+    for a vector of rows
+        for a group of candidates                of one unit, as many as there is room for
+            columns of every candidate; list the lanes that differ from the base
+            for a vector of listed lanes         of whichever candidates
+                stage by stage, as without packing
+                add the differences of the loss to the candidates' sums
 
 A candidate changes the column of a third to a half of the examples (those on one side of a ReLU,
 or at the edge of a step), and 16 neighbours nearly always have one of them.
@@ -22,6 +22,58 @@ from hardstep.evaluation.fused.vectors import BYTES, Packed, Value
 
 GROUP = 64  # candidates whose lanes are listed together
 SOURCES = ("column", "linear")  # how a candidate's own column comes in
+
+
+# A group: scan its candidates, pack what they listed, finish their sums. `%n` is the longer list's.
+_FRAME = """\
+  br label %group
+group:
+  %c0 = phi i64 [ %first, %rows_loop ], [ %c_next, %group_end ]
+  %unit_at = getelementptr i64, ptr {units}, i64 %c0
+  %unit = load i64, ptr %unit_at
+  store i64 0, ptr {low}
+  store i64 0, ptr {high}
+  br label %scan
+scan:
+  %c = phi i64 [ %c0, %group ], [ %c_next, %scan_end ]
+  %local = sub i64 %c, %c0
+{scan}
+  br label %scan_end
+scan_end:
+  %c_next = add i64 %c, 1
+  %c_done = icmp sge i64 %c_next, %last
+  %size = add i64 %local, 1
+  %full = icmp eq i64 %size, {most}
+  %following = select i1 %c_done, i64 %c, i64 %c_next
+  %unit_next_at = getelementptr i64, ptr {units}, i64 %following
+  %unit_next = load i64, ptr %unit_next_at
+  %other = icmp ne i64 %unit_next, %unit
+  %enough = or i1 %full, %other
+  %stop = or i1 %enough, %c_done
+  br i1 %stop, label %listed, label %scan
+listed:
+  %low = load i64, ptr {low}
+  %high = load i64, ptr {high}
+  %more = icmp sgt i64 %low, %high
+  %n = select i1 %more, i64 %low, i64 %high
+  %nothing = icmp eq i64 %n, 0
+  br i1 %nothing, label %group_end, label %pack
+pack:
+  %k = phi i64 [ 0, %listed ], [ %k_next, %pack_end ]
+{pack}
+  br label %pack_end
+pack_end:
+  %k_next = add i64 %k, {half}
+  %k_done = icmp sge i64 %k_next, %n
+  br i1 %k_done, label %finish, label %pack
+finish:
+  %f = phi i64 [ 0, %pack_end ], [ %f_next, %finish ]
+{finish}
+  %f_next = add i64 %f, 1
+  %f_done = icmp eq i64 %f_next, %size
+  br i1 %f_done, label %group_end, label %finish
+group_end:
+  br i1 %c_done, label %rows_end, label %group"""
 
 
 def generator_for(program: Program) -> Generator:
@@ -57,60 +109,14 @@ class PackedGenerator(Generator):
 
     def _candidates(self) -> str:
         low, high = self.listed
-        units = f"%p{self.program.tables['units', None]}"
         scan = self._written(self._scan)
         self.names.clear()  # of lanes side by side
         pack = self._written(self._pack)
         finish = self._written(self._finish)
-        return f"""\
-  br label %group
-group:
-  %c0 = phi i64 [ %first, %rows_loop ], [ %c_next, %group_end ]
-  %unit_at = getelementptr i64, ptr {units}, i64 %c0
-  %unit = load i64, ptr %unit_at
-  store i64 0, ptr {low}
-  store i64 0, ptr {high}
-  br label %scan
-scan:
-  %c = phi i64 [ %c0, %group ], [ %c_next, %scan_end ]
-  %local = sub i64 %c, %c0
-{scan}
-  br label %scan_end
-scan_end:
-  %c_next = add i64 %c, 1
-  %c_done = icmp sge i64 %c_next, %last
-  %size = add i64 %local, 1
-  %full = icmp eq i64 %size, {GROUP}
-  %following = select i1 %c_done, i64 %c, i64 %c_next
-  %unit_next_at = getelementptr i64, ptr {units}, i64 %following
-  %unit_next = load i64, ptr %unit_next_at
-  %other = icmp ne i64 %unit_next, %unit
-  %enough = or i1 %full, %other
-  %stop = or i1 %enough, %c_done
-  br i1 %stop, label %listed, label %scan
-listed:
-  %low = load i64, ptr {low}
-  %high = load i64, ptr {high}
-  %more = icmp sgt i64 %low, %high
-  %n = select i1 %more, i64 %low, i64 %high
-  %nothing = icmp eq i64 %n, 0
-  br i1 %nothing, label %group_end, label %pack
-pack:
-  %k = phi i64 [ 0, %listed ], [ %k_next, %pack_end ]
-{pack}
-  br label %pack_end
-pack_end:
-  %k_next = add i64 %k, {self.half}
-  %k_done = icmp sge i64 %k_next, %n
-  br i1 %k_done, label %finish, label %pack
-finish:
-  %f = phi i64 [ 0, %pack_end ], [ %f_next, %finish ]
-{finish}
-  %f_next = add i64 %f, 1
-  %f_done = icmp eq i64 %f_next, %size
-  br i1 %f_done, label %group_end, label %finish
-group_end:
-  br i1 %c_done, label %rows_end, label %group"""
+        return _FRAME.format(
+            units=f"%p{self.program.tables['units', None]}", low=low, high=high, most=GROUP,
+            half=self.half, scan=scan, pack=pack, finish=finish,
+        )  # fmt: skip
 
     def _written(self, write: Callable[[], None]) -> str:
         self.v.body = []
