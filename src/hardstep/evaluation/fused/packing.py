@@ -21,7 +21,7 @@ from hardstep.evaluation.fused.translate import Program
 from hardstep.evaluation.fused.vectors import BYTES, Packed, Value
 
 GROUP = 64  # candidates whose lanes are listed together
-SOURCES = ("column", "linear")  # how a candidate's own column comes in
+COLUMNS = ("column", "linear")  # how a candidate's own column comes in
 
 
 # A group: scan its candidates, pack what they listed, finish their sums. `%n` is the longer list's.
@@ -85,7 +85,7 @@ def _pays(program: Program) -> bool:
     """Whether some examples may not change, and registers are rearranged in no time."""
     columns = ("units", None) in program.tables and bool(program.exits)
     # Where a column counts as it is, there is no example that it does not change.
-    as_it_is = any(arg.op in SOURCES for differs in program.exits for arg in differs.args)
+    as_it_is = any(arg.op in COLUMNS for differs in program.exits for arg in differs.args)
     return columns and not as_it_is and can_rearrange()
 
 
@@ -100,7 +100,7 @@ class PackedGenerator(Generator):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.half = self.lanes // 2
-        self.sources = [expr for expr in self.schedule.needed if expr.op in SOURCES]
+        self.sources = [expr for expr in self.schedule.needed if expr.op in COLUMNS]
         room, lists = self.schedule.reserve, (GROUP + 1) * self.half * 4
         self.columns = [room(GROUP * self.lanes * BYTES[expr.kind]) for expr in self.sources]
         self.lists = room(lists), room(lists)
