@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import torch
 
 import hardstep
@@ -59,6 +60,11 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _processor() -> str:
+    """Its name and its kind: clouds give one name to processors of very different speeds."""
+    return f"{_processor_name()} ({llvm.get_host_cpu_name()})"
+
+
+def _processor_name() -> str:
     try:
         with open("/proc/cpuinfo") as file:
             names = [line.split(":", 1)[1].strip() for line in file if "model name" in line]

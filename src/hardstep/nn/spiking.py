@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError
+from hardstep.nn import one_pass
 
 
 class Neuron(nn.Module, ABC):
@@ -51,6 +52,14 @@ class LIF(Neuron):
     def fire(self, membrane: Tensor) -> Tensor:
         """1 where the membrane reached the threshold, else 0."""
         return (membrane >= self.threshold).to(membrane.dtype)
+
+    def forward(self, current: Tensor, membrane: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The same numbers as any neuron's, in one pass over memory where that can be."""
+        if type(self).fire is LIF.fire:
+            stepped = one_pass.step(current, membrane, self.decay, self.threshold)
+            if stepped is not None:
+                return stepped
+        return super().forward(current, membrane)
 
 
 class SmoothLIF(Neuron):

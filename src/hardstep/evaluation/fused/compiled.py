@@ -108,14 +108,19 @@ def call(text: str, tables: list[Tensor], num: int, rows: int, stride: int, scra
     """Run a kernel over candidates 0..num, shared out among torch's threads."""
     function = compiled(text)
     addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
-    threads = max(1, min(torch.get_num_threads(), num))
-    bounds = [num * n // threads for n in range(threads + 1)]
 
     def run(first: int, last: int) -> None:
         room = np.empty(scratch + 64, dtype=np.uint8)
         place = -(-room.ctypes.data // 64) * 64
         function(addresses.ctypes.data, first, last, rows, stride, place)
 
+    share_out(num, run)
+
+
+def share_out(num: int, run: Callable[[int, int], None]) -> None:
+    """Call `run(first, last)` for pieces of 0..num, one for each of torch's threads."""
+    threads = max(1, min(torch.get_num_threads(), num))
+    bounds = [num * n // threads for n in range(threads + 1)]
     if threads == 1:
         run(0, num)
     else:
