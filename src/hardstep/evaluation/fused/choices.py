@@ -16,9 +16,10 @@ def _gathered(t: Translator, node: Node) -> None:
         unchanged = (None,) * t.base(value.index).shape[1]
         _gather_part(t, node, Bundle(value.index, 1, unchanged))
         return
-    choice = _choice(t, index.index)
-    if t.base(value.index).dim() != 2 or dim % 2 != 1 or shape[1] != 1:
+    base = t.base(value.index)
+    if base.dim() != 2 or dim % 2 != 1 or shape[1] != 1 or len(base) != t.program.num_rows:
         raise Unfusable("gather other than of one value per row")
+    choice = _choice(t, index.index, base.shape[1])
     changed = value.index in t.values
     source = t.dense(value.index).expr if changed else t.matrix(value.index)
     if source.domain is None:
@@ -39,17 +40,18 @@ def _gather_part(t: Translator, node: Node, bundle: Bundle) -> None:
     out = node.outputs[0]
     if t.base(out).dim() != 3 or dim % 3 != 1 or t.base(index.index).shape[1] != 1:
         raise Unfusable("gather other than of one value per row")
-    t.values[out] = Changed(_chosen(t, bundle, _choice(t, index.index), out), -1)
+    choice = _choice(t, index.index, len(bundle.parts))
+    t.values[out] = Changed(_chosen(t, bundle, choice, out), -1)
     t.program.order_by = index.index
 
 
-def _choice(t: Translator, index: int) -> Expr:
-    """An index per row, changed or not, the same along all other axes."""
+def _choice(t: Translator, index: int, num: int) -> Expr:
+    """An index per row into `num` things, changed or not, the same along all other axes."""
     if index in t.values:
         choice = t.changed(index)
         if choice.axis is not None or choice.column:
             raise Unfusable("gather with an index that varies within a row")
-        return choice.expr
+        return _place(choice.expr, num)
     value = t.base(index).flatten(1)
     if not bool((value == value[:, :1]).all()):
         raise Unfusable("gather with an index that varies within a row")

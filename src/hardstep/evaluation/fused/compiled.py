@@ -104,6 +104,11 @@ def _pool(size: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="hardstep")
 
 
+# A child that was forked has the pool but none of its threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def call(text: str, tables: list[Tensor], num: int, rows: int, stride: int, scratch: int) -> None:
     """Run a kernel over candidates 0..num, shared out among torch's threads."""
     function = compiled(text)

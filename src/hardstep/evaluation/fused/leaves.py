@@ -20,8 +20,9 @@ def read(v: Vectors, expr: Expr, j: Value) -> Value:
 
 def _constant(v: Vectors, expr: Expr, j: Value) -> Value:
     text = expr.data
-    value = text == "True" if expr.kind == "i1" else float(text)
-    return v.constant(int(value) if expr.kind == "i64" else value, expr.kind)
+    if expr.kind == "i64":  # not by way of float, which has fewer digits
+        return v.constant(int(text), expr.kind)
+    return v.constant(text == "True" if expr.kind == "i1" else float(text), expr.kind)
 
 
 def _one(v: Vectors, kind: str, slot: int, index: Value) -> Value:

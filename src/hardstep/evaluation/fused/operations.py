@@ -156,15 +156,16 @@ def _divided(g: Graph, args: list[Any], kind: str) -> Expr:
 def _remainder(g: Graph, args: list[Any], kind: str) -> Expr:
     if kind != "i64" or not isinstance(args[1], int) or args[1] <= 0:
         raise Unfusable("remainder other than of integers by a positive number")
-    return g.apply("mod", args[0], g.constant(args[1], kind))
+    return g.apply("mod", g.cast(args[0], kind), g.constant(args[1], kind))
 
 
 def _addcmul(g: Graph, args: list[Any], kind: str) -> Expr:
     scale = args[3] if len(args) > 3 and args[3] is not None else 1
-    product = g.apply("mul", args[1], args[2])
+    total, a, b = (g.cast(arg, kind) for arg in args[:3])
+    product = g.apply("mul", a, b)
     if scale != 1:
         product = g.apply("mul", g.constant(scale, kind), product)
-    return g.apply("add", args[0], product)
+    return g.apply("add", total, product)
 
 
 def _expr(g: Graph, value: Operand, kind: str) -> Expr:

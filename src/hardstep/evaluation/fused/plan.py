@@ -12,6 +12,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - registers its rules
 from hardstep.evaluation.fused import rules as _rules  # noqa: F401
 from hardstep.evaluation.fused import stacks as _stacks  # noqa: F401
+from hardstep.evaluation.fused.compiled import compiled
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.packing import generator_for
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
@@ -56,10 +57,23 @@ def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span)
     """
     if not nodes:
         raise Unfusable("the loss does not depend on it")
+    if any(value.device.type != "cpu" for value in written.values):
+        raise Unfusable("values that are not in the processor's memory")
     builder = _Builder(candidates, written, span)
     for node in nodes:
         builder.node(node)
     return builder.finish()
+
+
+def _swaps(node: Node, base: Lookup) -> bool:
+    """Whether it is the transpose of a matrix."""
+    if node.name not in _RESHAPES or base(node.inputs[0]).dim() != 2:
+        return False
+    if node.name == "t":
+        return True
+    dims = node.args[1] if node.name == "permute" else node.args[1:3]
+    first, second = (dim % 2 for dim in dims)
+    return (first, second) == (1, 0) if node.name == "permute" else first != second
 
 
 class _Builder:
@@ -137,7 +151,7 @@ class _Builder:
         elif node.name == "index":
             self._translator(node).node(node)
         elif self.local is None:
-            if node.name not in _RESHAPES or self.base(node.inputs[0]).dim() != 2:
+            if not set(node.inputs) <= self.sources or not _swaps(node, self.base):
                 raise Unfusable(f"{node.name} of a parameter with dense directions")
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
@@ -213,5 +227,6 @@ class _Builder:
         self.plan.reach = reach if self.vector is None else "a vector"
         generator = generator_for(self.t.program)
         self.plan.text = generator.text()
+        compiled(self.plan.text)  # now, while there is another way
         self.plan.lanes, self.plan.scratch = generator.lanes, generator.schedule.scratch
         return self.plan

@@ -21,6 +21,10 @@ def reshaped(t: Translator, node: Node) -> None:
     new, found = t.base(out).shape, t.changed(index)
     if len(new) == 0 or new[0] != t.program.num_rows:
         raise Unfusable(f"{node.name} across examples")
+    if t.base(index).dtype != t.base(out).dtype:
+        raise Unfusable(f"{node.name} of the same bits as another type")
+    if node.name == "expand" and len(new) != t.base(index).dim() and index not in t.vectors:
+        raise Unfusable("expand that puts an axis before the examples")
     if found.axis is None:
         t.values[out] = Changed(found.expr)
         return
@@ -45,15 +49,15 @@ def _product(t: Translator, node: Node) -> None:
     left, right = refs[-2:]
     out = node.outputs[0]
     changed = set(node.inputs) & t.values.keys()
+    if any(scale != 1 for scale in node.kwargs.values()):
+        raise Unfusable(f"{node.name} with a scale")
+    if t.base(out).dim() != 2 or t.base(out).shape[0] != t.program.num_rows:
+        raise Unfusable(f"{node.name} across examples")
     if changed == {refs[0]} and refs[0] in t.vectors and node.name == "addmm":
         _shifted(t, refs[0], out)
         return
     if changed != {left} or left in t.vectors:
         raise Unfusable(f"{node.name}: more than the left factor changes")
-    if any(scale != 1 for scale in node.kwargs.values()):
-        raise Unfusable(f"{node.name} with a scale")
-    if t.base(out).dim() != 2 or t.base(out).shape[0] != t.program.num_rows:
-        raise Unfusable(f"{node.name} across examples")
     if node.name == "addmm" and t.base(refs[0]).dim() == 2 and t.base(refs[0]).shape[0] != 1:
         raise Unfusable("addmm with a matrix added")
     kind, size = t.kind(out), t.base(out).shape[1]
@@ -87,7 +91,7 @@ def _shifted(t: Translator, bias: int, out: int) -> None:
 def _softmax(t: Translator, node: Node) -> None:
     index, out = node.inputs[0], node.outputs[0]
     value = _along(t, node, index, node.args[1])
-    t.values[out] = Changed(softmax(t.g, node.name, value), -1)
+    t.values[out] = Changed(softmax(t.g, node.name, value), t.changed(index).axis)
 
 
 def softmax(g: Graph, name: str, value: Expr) -> Expr:

@@ -96,6 +96,15 @@ class Translator:
         else:
             rule = _RULES.get(node.name, _elementwise)
         rule(self, node)
+        self._check_rows(node)
+
+    def _check_rows(self, node: Node) -> None:
+        """Lanes are examples: whatever is followed by lanes has as many rows, on axis 0."""
+        for out in node.outputs:
+            if isinstance(self.values.get(out), Changed):
+                value = self.base(out)
+                if value.dim() == 0 or value.shape[0] != self.program.num_rows:
+                    raise Unfusable(f"{node.name}: another number of rows")
 
     # -- operands -------------------------------------------------------------------------
 

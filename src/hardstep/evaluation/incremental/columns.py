@@ -84,6 +84,8 @@ def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Chan
 def _reshaped(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
     """A view that leaves the changed axis a dimension of its own."""
     (index,) = node.inputs
+    if base(index).dtype != base(node.outputs[0]).dtype:
+        return None  # the same bits, read as other numbers
     column, old = columns[index], base(index).shape
     new = base(node.outputs[0]).shape
     before = old[: column.axis].numel()
@@ -105,6 +107,8 @@ def _product(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change 
     moved = columns.get(bias) if bias is not None else None
     if bias is not None and bias in columns and base(bias).dim() != 1:
         return None
+    if bias is not None and base(bias).dim() == 2 and base(bias).shape[0] != 1:
+        return None  # a matrix is added, not an entry per unit
     weight = columns.get(right)
     if weight is None:
         assert moved is not None

@@ -117,7 +117,7 @@ class Incremental:
         for span in candidates.spans():
             losses, note = self._span(step, span)
             self.notes[candidates.subspace.blocks[span.block].names] = note
-            pieces.append(losses)
+            pieces.append(self._with_digits(step, span, losses))
         return torch.cat(pieces)
 
     def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
@@ -141,15 +141,31 @@ class Incremental:
             walk = step.walk(span)
             planned = self._plan(step, walk, span)
             if isinstance(planned, Plan):
-                try:
-                    return self._fused(step, walk, planned, span), FUSED
-                except Unfusable:  # these candidates, not the operations
-                    pass
+                found = self._fused(step, walk, planned, span)
+                if found is not None:
+                    return found, FUSED
             return self._followed(step, walk, span), FOLLOWED
         except Refused as refusal:
             reason = str(refusal)
         # Not inside `except`: the exception would keep the refused attempt's values alive.
         return self.fallback.losses(step.candidates, step.problem, [span]), reason
+
+    def _with_digits(self, step: _Step, span: Span, losses: Tensor) -> Tensor:
+        """Losses, with those that are tiny beside the base's from whole forward passes.
+
+        They are differences from the base's, and by then half of the digits are lost.
+        """
+        base = step.record.values[step.record.result]
+        if not base.is_floating_point():
+            return losses
+        limit = float(base.abs()) * torch.finfo(base.dtype).eps ** 0.5
+        tiny = (losses.abs() < limit) & (losses != 0)
+        if not bool(tiny.any()):
+            return losses
+        places = tiny.nonzero().flatten()
+        alone = [Span(span.block, span.start + n, span.start + n + 1) for n in places.tolist()]
+        whole = self.fallback.losses(step.candidates, step.problem, alone)
+        return losses.index_put((places,), whole.to(losses.dtype))
 
     def _plan(self, step: _Step, walk: Walk, span: Span) -> Plan | str:
         """A block's kernel, planned once for the same operations, or why there is none."""
@@ -161,19 +177,27 @@ class Incremental:
                 plans[key] = plan(step.candidates, step.record, walk.nodes, span)
             except Unfusable as reason:
                 plans[key] = str(reason)
+            except Exception as fault:  # of ours; there is a slower way that is right
+                plans[key] = f"no kernel could be made: {type(fault).__name__}: {fault}"
         return plans[key]
 
     def _remembered(self, step: _Step) -> _Known:
         """What was found out about a subspace; another may change the same tensors otherwise."""
         return self._known.setdefault(step.candidates.subspace, _Known())
 
-    def _fused(self, step: _Step, walk: Walk, planned: Plan, span: Span) -> Tensor:
-        kernel = Kernel(planned, step.tables)
+    def _fused(self, step: _Step, walk: Walk, planned: Plan, span: Span) -> Tensor | None:
+        """Losses by the kernel; nothing if these candidates, not the operations, do not suit it."""
+        try:
+            return self._by_kernel(step, walk, Kernel(planned, step.tables), span)
+        except Unfusable:
+            return None
+
+    def _by_kernel(self, step: _Step, walk: Walk, kernel: Kernel, span: Span) -> Tensor:
 
         def run(tile: Span) -> Tensor:
             sums = kernel.sums(step.candidates, tile)
             env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
-            return walk.finish(env, planned.after, None, tile.end - tile.start)
+            return walk.finish(env, kernel.plan.after, None, tile.end - tile.start)
 
         size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         return torch.cat([halving(run, tile) for tile in span.tiles(size)])

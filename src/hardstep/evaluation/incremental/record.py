@@ -26,8 +26,12 @@ _EXITS = {
     torch.Tensor.data_ptr,
     torch.Tensor.untyped_storage,
     torch.Tensor.__dlpack__,
+    torch.Tensor.storage,
+    torch.Tensor.data.__set__,  # type: ignore[attr-defined]
 }
-
+# These read tensors inside a list without an operation.
+_MAKERS = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
+_SPLITS = {torch.tensor_split, torch.Tensor.tensor_split}
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
 
@@ -104,9 +108,11 @@ def record(
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
     recorder.sources = set(sources.values())
-    with isolated(problem.model), _NoExits(recorder), recorder:
-        reseed(seed)
-        loss = problem.loss(tensors, problem.buffers())
+    with isolated(problem.model):
+        with _NoExits(recorder), recorder:
+            reseed(seed)
+            loss = problem.loss(tensors, problem.buffers())
+        recorder.save_written()
     recorder.check_memory()  # again, should the model have caught the first refusal
     if id(loss) not in recorder.numbers:
         raise Refused("the loss was not computed by torch operations")
@@ -141,6 +147,8 @@ class _Recorder(DispatchMode):
         self.sources: set[int] = set()
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
+        self.own: set[int] = set()  # storages made during the pass
+        self.written: set[int] = set()  # storages of others that it wrote to
 
     def number(self, tensor: Tensor) -> int:
         """The value a tensor object holds now; unknown ones become constants."""
@@ -153,7 +161,9 @@ class _Recorder(DispatchMode):
 
     def _made(self, tensor: Tensor, number: int | None = None) -> int:
         """A result, unlike an argument, takes memory of ours unless it is a view."""
-        if _storage(tensor) not in self.owners:
+        storage = _storage(tensor)
+        if storage not in self.owners:
+            self.own.add(storage)
             self._keep(tensor)
         return self._new(tensor) if number is None else self._know(tensor, number)
 
@@ -227,7 +237,10 @@ class _Recorder(DispatchMode):
     def _before_write(self, tensor: Tensor) -> None:
         """Save what is about to be overwritten; tensors that share its memory become stale."""
         self.number(tensor)
-        for owner in {id(t): t for t in self.owners[_storage(tensor)]}.values():
+        storage = _storage(tensor)
+        if storage not in self.own:
+            self.written.add(storage)
+        for owner in {id(t): t for t in self.owners[storage]}.values():
             index = self.numbers[id(owner)]
             if index in self.sources:
                 raise Refused("the forward pass writes into a parameter")
@@ -236,6 +249,14 @@ class _Recorder(DispatchMode):
                 self._keep(self.values[index])
             if owner is not tensor:
                 self.numbers[id(owner)] = _STALE
+
+    def save_written(self) -> None:
+        """Keep what state holds now: it is about to be put back as it was."""
+        for owner in (tensor for storage in self.written for tensor in self.owners[storage]):
+            index = self.numbers[id(owner)]
+            if index != _STALE:
+                self.values[index] = owner.clone()
+                self._keep(self.values[index])
 
 
 def _form(value: Any) -> Any:
@@ -269,6 +290,18 @@ def _functional(func: Any) -> Any:
     return getattr(packet, func._overloadname, None)
 
 
+def _holds_tensors(value: Any) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    return any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
+
+
+def _within(index: Tensor, num: int) -> bool:
+    """Whether every index is one of `num`; looked at without being seen."""
+    with torch._C._DisableTorchDispatch():
+        return num > 0 and (index.numel() == 0 or 0 <= int(index.min()) <= int(index.max()) < num)
+
+
 class _NoExits(TorchFunctionMode):
     """Refuses calls that hand values to code that does not record."""
 
@@ -279,7 +312,12 @@ class _NoExits(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _EXITS:
             raise Refused(f"the forward pass leaves torch through {func.__name__}")
-        if func is torch._C._nn.one_hot and len(args) == 2 and args[1] > 0:
+        given = (*args, *(kwargs or {}).values())
+        if func in _MAKERS and any(_holds_tensors(value) for value in given):
+            raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
+        if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
+            raise Refused("the forward pass splits where the values of a tensor say")
+        if func is torch._C._nn.one_hot and len(args) == 2 and _within(*args):
             # Torch's own reads the largest index to check it, which looks like a branch.
             classes = torch.arange(args[1], device=args[0].device)
             return (args[0].unsqueeze(-1) == classes).long()

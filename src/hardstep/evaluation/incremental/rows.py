@@ -47,6 +47,8 @@ def rows_rule(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs)
     table = _TABLES.get(node.name)
     if check is None or not check(node, base, pairs):
         return None
+    if not _rows_stay_in_front(node, env, base, pairs):
+        return None
     if table is not None and {node.args[table].index} != set(node.inputs) & set(env):
         return None  # a shared table changed, not the rows that go through it
     if any(base(out).dim() < 1 or base(out).shape[0] != pairs.num_rows for out in node.outputs[:1]):
@@ -123,6 +125,16 @@ def _broadcasts_by_row(node: Node, base: Lookup, pairs: Pairs) -> bool:
     """Operands either have the rows as their axis 0 or are the same for all rows."""
     ndim = base(node.outputs[0]).dim()
     return all(base(i).dim() < ndim or base(i).shape[0] in (1, pairs.num_rows) for i in node.inputs)
+
+
+def _rows_stay_in_front(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> bool:
+    """Whether a changed value's rows are rows of the result, and every index has them all."""
+    if node.name in ELEMENTWISE:
+        ndim = base(node.outputs[0]).dim()
+        return all(base(index).dim() == ndim for index in node.inputs if index in env)
+    if node.name in ("gather", "scatter"):
+        return all(base(index).shape[0] == pairs.num_rows for index in node.inputs)
+    return True
 
 
 def _dims(node: Node, base: Lookup) -> list[int] | None:

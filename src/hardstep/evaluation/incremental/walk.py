@@ -1,8 +1,9 @@
 """Carrying changes through a record, operation by operation."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 from torch.func import vmap
 
@@ -30,7 +31,7 @@ class Walk:
     def __init__(self, written: Record, sources: list[int]) -> None:
         self.record = written
         self.sources = sources
-        self.nodes = _needed(_reached(written.nodes, sources), written.result)
+        self.nodes = _needed(_reached(written, sources), written.result)
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
         sizes = [value.numel() * value.element_size() for value in affected]
@@ -155,17 +156,30 @@ class Walk:
         return tuple(Stacked(out) for out in outputs)
 
 
-def _reached(nodes: Iterable[Node], sources: list[int]) -> list[Node]:
+def _reached(written: Record, sources: list[int]) -> list[Node]:
     """The nodes that depend on the sources."""
     found, reached = [], set(sources)
-    for node in nodes:
+    for node in written.nodes:
         if node.name in SHAPE_ONLY or reached.isdisjoint(node.inputs):
             continue
         if -1 in node.outputs:
             raise Refused(f"a value that depends on it reaches Python through {node.name}")
+        if _shape_follows(node, reached, written):
+            raise Refused(f"the shape of what {node.name} returns depends on it")
         found.append(node)
         reached.update(node.outputs)
     return found
+
+
+def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
+    """Whether values that depend on the sources decide how much there is of the result."""
+    if torch.Tag.dynamic_output_shape not in getattr(node.func, "tags", ()):
+        return False
+    if node.name != "index":
+        return True
+    masks = [ref.index for ref in node.args[1] if isinstance(ref, Ref)]
+    truths = (torch.bool, torch.uint8)
+    return any(index in reached and written.values[index].dtype in truths for index in masks)
 
 
 def _needed(nodes: list[Node], result: int) -> list[Node]:
