@@ -1,5 +1,7 @@
 """Operations in which rows choose: the part of a stack, an entry of a row, a row of a table."""
 
+import math
+
 import torch
 
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
@@ -114,9 +116,27 @@ def _from_the_front(t: Translator, index: Expr, num: int) -> Expr:
 
 def _place(index: Expr, num: int) -> Expr:
     """A changed index that cannot lie outside a table: there, torch raises and a kernel cannot."""
-    if index.op not in ("argmax", "argmin") or (index.args[0].domain or 0) > num:
-        raise Unfusable("indexing by something else than an argmax")
+    low, high = _bounds(index)
+    if low < 0 or high >= num:
+        raise Unfusable("an index that may lie outside what it chooses from")
     return index
+
+
+def _bounds(value: Expr) -> tuple[float, float]:
+    """The least and the largest number an expression can be, as far as its form tells."""
+    if value.op in ("argmax", "argmin"):
+        return 0, (value.args[0].domain or 1) - 1
+    if value.op == "constant":
+        return float(value.data), float(value.data)
+    if value.op == "mod":
+        return 0, float(value.args[1].data) - 1
+    if value.op == "cast" and value.args[0].kind == "i1":
+        return 0, 1
+    parts = [_bounds(part) for part in value.args if part.kind == "i64"]
+    if value.op not in ("select", "max", "min") or not parts:
+        return -math.inf, math.inf
+    pick = {"select": (min, max), "max": (max, max), "min": (min, min)}[value.op]
+    return pick[0](low for low, _ in parts), pick[1](high for _, high in parts)
 
 
 register({"gather": _gathered, "index": _looked_up}, on_stacks={"gather": _gathered_part})
