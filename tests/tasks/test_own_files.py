@@ -37,22 +37,6 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
 (STEPS,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Writes files into the current folder, and each with a time of its own."""
-    monkeypatch.chdir(tmp_path)
-    times = iter(range(10**9, 2 * 10**9))
-
-    def write(text, name="own.py"):
-        path = tmp_path / name
-        path.write_text(text)
-        moment = next(times)
-        os.utime(path, (moment, moment))
-        return name
-
-    return write
-
-
 @pytest.mark.parametrize("address", ["own.py", "own.py:small", "own.py:tiny", "./own.py:small"])
 def test_a_task_is_found_by_its_file_its_variable_or_its_name(write, address):
     write(SMALL)
@@ -107,6 +91,9 @@ def test_a_file_is_loaded_once_until_it_changes(write):
         ("raise SystemExit\n", "own.py", r"cannot be loaded: SystemExit \(line 1 of own\.py\)"),
         (SMALL, "own.py:smal", r"no task of own\.py is called 'smal'; did you mean 'small'\?"),
         (SMALL, "own.py:other", r"no task of own\.py is called 'other'; there is small, tiny$"),
+        (SMALL.replace("tiny", "small") + "def f(): ...\n", "own.py:other", r"; there is small$"),
+        (SMALL + "def maker(): ...\n", "own.py:makes", r"'makes'; did you mean 'maker'\?$"),
+        (HEAD + "def f(): ...\n", "own.py:other", r"'other'; it has the functions f$"),
         (SMALL + "size = 3\n", "own.py:size", r"own\.py:size is of type int, not a hardstep"),
         (SMALL + "def f(x): ...\n", "own.py:f", r"own\.py:f is of type function, not a hard"),
         (SMALL + "def f(): ...\n", "own.py:f", r"own\.py:f must return a hardstep\.tasks\.Task"),
@@ -115,7 +102,7 @@ def test_a_file_is_loaded_once_until_it_changes(write):
          r"own\.py defines 2 tasks; choose one of own\.py:small, own\.py:big"),
         (HEAD, "own.py", r"own\.py defines no hardstep\.tasks\.Task; define one"),
         (SMALL.replace("steps=3", "steps=0"), "own.py",
-         r"ConfigError: Task tiny: steps must be at least 1, got 0 \(line 8 of own\.py\)"),
+         r"ConfigError: Task tiny: steps must be a whole .* least 1, got 0 \(line 8 of own\.py\)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_sentence(write, text, address, sentence):
