@@ -49,6 +49,9 @@ def test_options_under_two_names_of_a_task_are_refused(tmp_path):
     [
         ("seeds = [0, 1]", "seeds = 3", r"seeds of a \[\[run\]\] in .* a list of whole.* got 3"),
         ("seeds = [0, 1]", "seeds = [0.5]", r"a list of whole numbers such as .* got \[0.5\]"),
+        ("seeds = [0, 1]", "seeds = []", r"a list of whole numbers such as \[0, 1, 2\], got \[\]"),
+        ('["mezo"]', "[]", r"methods of .* must be a list of names such as .* got \[\]"),
+        ("budget = 2", "tune_budget = 2.5", "budget: steps are counted, .* whole number, got 2.5"),
         ("budget = 2", "tune = 100", "tune of .* must be a list of whole numbers .* got 100"),
         ("budget = 2", 'budget = "50k"', "budget of .* must be a number > 0 .* got '50k'"),
         ("budget = 2", "budget = inf", "budget of .* must be a number > 0 and finite, got inf"),

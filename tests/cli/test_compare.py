@@ -46,6 +46,8 @@ def pretending(monkeypatch):
         ({"methods": "mezo,adam", "options": ["adam.slope=1"]}, "slope is of the spikes"),
         ({"methods": "mezo,mezo,spsa"}, "--methods has mezo 2 times; name it once"),
         ({"budget": float("inf")}, "budget: steps must be a number > 0 and finite, got inf"),
+        ({"budget": 100.5}, "budget: steps are counted, so give a whole number, got 100.5"),
+        ({"match": "evals", "budget": 0.5}, "budget: evaluations are counted, .* got 0.5"),
         ({"match": "evals", "budget": float("nan")}, "budget: evaluations must be .* got nan"),
     ],
 )

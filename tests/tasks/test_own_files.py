@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -34,23 +35,7 @@ from hardstep.training import Metric
 """
 SMALL = HEAD + 'small = Task("tiny", "tiny", digits, lambda: nn.Linear(64, 10), steps=3)\n'
 GUIDE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
-(STEPS,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Writes files into the current folder, and each with a time of its own."""
-    monkeypatch.chdir(tmp_path)
-    times = iter(range(10**9, 2 * 10**9))
-
-    def write(text, name="own.py"):
-        path = tmp_path / name
-        path.write_text(text)
-        moment = next(times)
-        os.utime(path, (moment, moment))
-        return name
-
-    return write
+STEPS, LOADING = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 
 @pytest.mark.parametrize("address", ["own.py", "own.py:small", "own.py:tiny", "./own.py:small"])
@@ -107,6 +92,9 @@ def test_a_file_is_loaded_once_until_it_changes(write):
         ("raise SystemExit\n", "own.py", r"cannot be loaded: SystemExit \(line 1 of own\.py\)"),
         (SMALL, "own.py:smal", r"no task of own\.py is called 'smal'; did you mean 'small'\?"),
         (SMALL, "own.py:other", r"no task of own\.py is called 'other'; there is small, tiny$"),
+        (SMALL.replace("tiny", "small") + "def f(): ...\n", "own.py:other", r"; there is small$"),
+        (SMALL + "def maker(): ...\n", "own.py:makes", r"'makes'; did you mean 'maker'\?$"),
+        (HEAD + "def f(): ...\n", "own.py:other", r"'other'; it has the functions f$"),
         (SMALL + "size = 3\n", "own.py:size", r"own\.py:size is of type int, not a hardstep"),
         (SMALL + "def f(x): ...\n", "own.py:f", r"own\.py:f is of type function, not a hard"),
         (SMALL + "def f(): ...\n", "own.py:f", r"own\.py:f must return a hardstep\.tasks\.Task"),
@@ -115,7 +103,7 @@ def test_a_file_is_loaded_once_until_it_changes(write):
          r"own\.py defines 2 tasks; choose one of own\.py:small, own\.py:big"),
         (HEAD, "own.py", r"own\.py defines no hardstep\.tasks\.Task; define one"),
         (SMALL.replace("steps=3", "steps=0"), "own.py",
-         r"ConfigError: Task tiny: steps must be at least 1, got 0 \(line 8 of own\.py\)"),
+         r"ConfigError: Task tiny: steps must be a whole .* least 1, got 0 \(line 8 of own\.py\)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_sentence(write, text, address, sentence):
@@ -209,6 +197,56 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     assert again["test_mse"] == result["test_mse"]
     assert evaluate.run_evaluate(parts / "checkpoint.pt", as_json=False) == 0
     assert capsys.readouterr().out.startswith(f"test mse   {shown}  (80 examples)\nvalidation ")
+
+
+def test_the_guide_loads_the_selected_weights_without_hardstep(write, tmp_path):
+    write(STEPS)
+    for steps in (3, 2):  # the second goes to a folder of its own
+        assert train.run_train(train.TrainOptions("own.py:steps", steps=steps)) == 0
+    folder = tmp_path / "runs" / "own-steps-own-seed0"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LOADING], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    saved = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert (saved["meta"]["task"], saved["meta"]["steps"]) == ("own.py:steps", 3)
+    model = tasks.find("own.py:steps").model()
+    model.load_state_dict(saved["best_weights"])
+    assert float(done.stdout) == pytest.approx(model(torch.tensor([[0.5]])).item(), rel=1e-6)
+
+
+def test_a_run_goes_on_where_the_guide_says_and_ends_at_its_steps(write, capsys):
+    write(STEPS)
+    for steps in (3, 2):
+        train.run_train(train.TrainOptions("own.py:steps", steps=steps))
+    capsys.readouterr()
+    train.run_train(train.TrainOptions("own.py:steps", resume=True, json=True))
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == 2
+    assert result["checkpoint"] == "runs/own-steps-own-seed0-2/checkpoint.pt"
+    with pytest.raises(CheckpointError, match="seed0-2 holds a run with steps 2, not 9; resume"):
+        train.run_train(train.TrainOptions("own.py:steps", steps=9, resume=True))
+
+
+def test_changed_data_change_the_score_as_the_guide_says(write, tmp_path, capsys):
+    write(STEPS)
+    train.run_train(train.TrainOptions("own.py:steps", steps=2, out=tmp_path / "run", json=True))
+    before = json.loads(capsys.readouterr().out)
+    write(STEPS.replace("torch.sin(2 * x)", "torch.sin(2 * x) + 9"))
+    evaluate.run_evaluate(tmp_path / "run", as_json=True)
+    assert json.loads(capsys.readouterr().out)["test_mse"] > before["test_mse"] + 50
+
+
+def test_a_file_of_double_precision_trains_as_the_guide_says(write, tmp_path):
+    double = "torch.set_default_dtype(torch.float64)\n"
+    text = STEPS.replace("\n\n\nclass", f"\n\n{double}\n\nclass", 1)
+    write(text.replace(".float()", ".to(x.dtype)"))  # which it chose itself
+    try:
+        train.run_train(train.TrainOptions("own.py:steps", steps=1, out=tmp_path / "run"))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    assert {weight.dtype for weight in saved["model"].values()} == {torch.float64}
 
 
 def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):

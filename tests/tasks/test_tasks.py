@@ -1,6 +1,7 @@
 import matplotlib.image
 import pytest
 import torch
+from torch import nn
 
 from hardstep import tasks
 from hardstep.data import Batches, Split
@@ -122,9 +123,25 @@ def test_unknown_names_are_refused_with_the_nearest_or_with_all():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 0}, "Task own: steps must be at least 1, got 0"),
-        ({"batch_size": -2}, "Task own: batch_size must be at least 1, got -2"),
+        ({"steps": 0}, "Task own: steps must be a whole number of at least 1, got 0"),
+        ({"batch_size": -2}, "Task own: batch_size must be a whole number of at least 1, got -2"),
+        ({"steps": "9"}, "Task own: steps must be a whole number of at least 1, got '9'"),
         ({"data": tasks.find("mlp").data(0)}, "Task own: data must be a function, got DataSet"),
+        ({"data": lambda: 0}, r"Task own: data is called as data\(seed\), got a function of \(\)"),
+        ({"model": lambda seed: 0}, r"model is called as model\(\), got a function of \(seed\)"),
+        ({"settings": lambda: 0}, r"settings is called as settings\(steps\), got a function of \("),
+        ({"loss_fn": lambda o: 0}, r"called as loss_fn\(output, target\), got a function of \(o\)"),
+        ({"twin": nn.Linear(1, 1)}, r"twin must be a function .*got a module \(Linear\)"),
+        (
+            {"model": nn.Linear(1, 1)},
+            r"model must be a function that returns a new module, got a module \(Linear\); put "
+            "lambda: before it, or give its class",
+        ),
+        (
+            {"metric": lambda output, target: 1.0},
+            r"metric must be a hardstep\.training\.Metric, got function; write Metric\(",
+        ),
+        ({"metric": "accuracy"}, r"metric must be a hardstep\.training\.Metric, got str; write"),
     ],
 )
 def test_a_task_of_wrong_parts_is_refused(changes, message):

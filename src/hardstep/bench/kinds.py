@@ -59,13 +59,18 @@ def _list_of(fits: Fits) -> Fits:
     return lambda value: isinstance(value, list) and all(fits(item) for item in value)
 
 
+def _some_of(fits: Fits) -> Fits:
+    return lambda value: value != [] and _list_of(fits)(value)
+
+
 def _table_of(fits: Fits) -> Fits:
     return lambda value: isinstance(value, Mapping) and all(fits(item) for item in value.values())
 
 
 NAME = Kind(_is_text, "a name in quotes")
-NAMES = Kind(_list_of(_is_text), 'a list of names such as ["snn", "int8"]')
-SEEDS = Kind(_list_of(_is_whole), "a list of whole numbers such as [0, 1, 2]")
+NAMES = Kind(_some_of(_is_text), 'a list of names such as ["snn", "int8"]')
+SEEDS = Kind(_some_of(_is_whole), "a list of whole numbers such as [0, 1, 2]")
+SWEEP = Kind(_list_of(_is_whole), "a list of whole numbers such as [100]; [] for no sweep")
 AMOUNT = Kind(_is_amount, "a number > 0 and finite")
 TRUTH = Kind(_is_truth, "true or false")
 RUNS = Kind(_list_of(_is_table), "tables written as [[run]]")

@@ -16,6 +16,7 @@ from hardstep import tasks
 from hardstep.bench import methods
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.records import Record
+from hardstep.tasks import rehearsal
 
 
 class Progress:
@@ -104,15 +105,19 @@ def _later(cell: Cell, todo: Sequence[Job]) -> list[tuple[int, float]]:
     return [reported] if stage == 2 else []
 
 
-def rehearse(cells: Iterable[Cell]) -> None:
+def rehearse(cells: Sequence[Cell]) -> None:
     """Refuse before the first run what would stop a suite in the middle.
 
     Raises:
-        ConfigError: A method cannot be built for its task with its options.
+        ConfigError: A method cannot be built for its task with its options, or a task of one's own
+            fails on its first batch.
     """
     wanted = dict.fromkeys((cell.task, cell.data, cell.method, cell.options) for cell in cells)
     for task, data, method, options in wanted:
         methods.rehearse(tasks.find(task, data), method, dict(options))
+    seeds = {(cell.task, cell.data): (*cell.sweep, *cell.seeds)[0] for cell in cells}
+    for (task, data), seed in seeds.items():
+        rehearsal.rehearse(tasks.find(task, data), seed)
 
 
 def carry_out(

@@ -49,7 +49,7 @@ NEEDED = {
 }
 RUN_KEYS = NEEDED | {
     "budget": kinds.AMOUNT,
-    "tune": kinds.SEEDS,
+    "tune": kinds.SWEEP,
     "tune_budget": kinds.AMOUNT,
     "study": kinds.NAME,
     "variants": kinds.VARIANTS,
@@ -120,6 +120,7 @@ def _expanded(
         chosen = {**options.get(task.name, {}).get(method, {}), **variants[variant]}
         check_options(method, chosen)
         budget = budget_of(task, table["match"], table.get("budget"))
+        swept = budget_of(task, table["match"], table.get("tune_budget", budget.amount))
         yield Cell(
             task.name,  # as records have it: a task may be written in several ways
             task.data_name,
@@ -128,7 +129,7 @@ def _expanded(
             tuple(table["seeds"]),
             tuple(sorted(chosen.items())),
             sweep=() if chosen else tuple(table.get("tune", ())),
-            sweep_amount=float(table.get("tune_budget", budget.amount)),
+            sweep_amount=swept.amount,
             study=table.get("study", ""),
             variant=variant,
             closed=table.get("closed", False),

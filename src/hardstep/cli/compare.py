@@ -12,7 +12,8 @@ from rich.live import Live
 
 from hardstep import tasks
 from hardstep.bench.budgets import budget_of, shown_amount
-from hardstep.bench.methods import METHODS, rehearse
+from hardstep.bench.methods import METHODS
+from hardstep.bench.methods import rehearse as rehearse_method
 from hardstep.bench.protocol import Trial, run_trial
 from hardstep.bench.records import Record, append
 from hardstep.bench.summary import AXIS_NAMES, summarize, text
@@ -21,6 +22,7 @@ from hardstep.cli import results
 from hardstep.cli.outputs import check_picture, check_writable
 from hardstep.errors import ConfigError
 from hardstep.names import check
+from hardstep.tasks.rehearsal import rehearse
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ def run_compare(options: CompareOptions) -> int:
     budget = budget_of(task, options.match, options.budget)
     chosen = parse_options(options.options, methods)
     for method in methods:
-        rehearse(task, method, chosen.get(method, {}))
+        rehearse_method(task, method, chosen.get(method, {}))
     _check_files(options)
+    rehearse(task, seed=0)
     trials = [
         Trial(task, method, seed, budget, chosen.get(method, {}))
         for seed in range(options.seeds)

@@ -9,12 +9,13 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep.cli.evaluate import restore
+from hardstep.cli.evaluate import opened, restore
+from hardstep.cli.outputs import check_picture
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.schedules import Length
+from hardstep.tasks.rehearsal import rehearse_with
 from hardstep.theory.diagnosis import Batch, Diagnosis, Probed, diagnose
-from hardstep.training import checkpoints
 
 NUM_BATCHES = 4  # three to step on, one to judge by
 
@@ -37,10 +38,14 @@ class DiagnoseOptions:
 def run_diagnose(options: DiagnoseOptions) -> int:
     """Probe the task's model, print the table and the recommendation."""
     task = tasks.find(options.task, options.data)
+    if options.picture is not None:
+        check_picture(options.picture, "--picture")
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        restore(model, checkpoints.load(options.checkpoint)["model"], options.checkpoint, task)
-    train = task.data(options.seed).train
+        restore(model, opened(options.checkpoint)["model"], options.checkpoint, task)
+    dataset = task.data(options.seed)
+    rehearse_with(task, dataset, model)
+    train = dataset.train
     size = min(task.batch_size, max(1, len(train) // 2))  # of small data two batches at least
     examples = Batches(train, size, options.seed)
     batches = [Batch(*pair) for pair in islice(iter(examples), NUM_BATCHES)]
@@ -49,6 +54,7 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     if options.picture is not None:
         from hardstep.theory.pictures import draw_flat_pairs
 
+        options.picture.parent.mkdir(parents=True, exist_ok=True)
         draw_flat_pairs(options.picture, task.title, found.sweep, found.here)
     if options.json:
         print(json.dumps(_as_dict(found)))

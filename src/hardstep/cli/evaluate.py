@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -11,14 +12,17 @@ from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
+from hardstep.tasks.rehearsal import rehearse_with
 from hardstep.training import checkpoints
 
+CHECKPOINT = "checkpoint.pt"  # in the folder of a run
 MOST_CHARACTERS = 300  # of torch's list of what does not fit
 
 
 def run_evaluate(path: Path, as_json: bool) -> int:
     """Score validation and test; returns the exit code."""
-    saved = checkpoints.load(path)
+    path = path / CHECKPOINT if path.is_dir() else path
+    saved = opened(path)
     meta = saved.get("meta", {})
     missing = [name for name in ("task", "data", "seed") if name not in meta]
     if missing:
@@ -29,6 +33,7 @@ def run_evaluate(path: Path, as_json: bool) -> int:
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
     restore(model, saved["best_weights"] or saved["model"], path, task)
+    rehearse_with(task, dataset, model)
     test = dataset.open_test()
     step = int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"])
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
@@ -39,8 +44,25 @@ def run_evaluate(path: Path, as_json: bool) -> int:
         names = (f"test {task.metric.name}", "validation")
         width = max(map(len, names))
         print(f"{names[0]:<{width}} {task.metric.shown(test_score)}  ({len(test):,} examples)")
-        print(f"{names[1]:<{width}} {task.metric.shown(valid_score)}  (weights of {step})")
+        print(f"{names[1]:<{width}} {task.metric.shown(valid_score)}  (weights of step {step})")
     return 0
+
+
+def opened(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds.
+
+    Raises:
+        CheckpointError: It is missing, damaged, or something else.
+    """
+    try:
+        return checkpoints.load(path)
+    except Exception as error:  # to read a file of another kind as a pickle may raise anything
+        if isinstance(error, CheckpointError) and error.__cause__ is None:
+            raise
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) cannot be read as a checkpoint: it was cut "
+            "off, or is another kind of file; name the checkpoint.pt of a run"
+        ) from error
 
 
 def restore(model: nn.Module, weights: Mapping[str, Tensor], path: Path, task: Task) -> None:

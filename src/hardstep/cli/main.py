@@ -68,7 +68,9 @@ def train(
 
 @app.command()
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint.pt that `train` wrote.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A checkpoint.pt that `train` wrote, or its folder.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Score the selected weights of a checkpoint again."""

@@ -7,7 +7,10 @@ from pathlib import Path
 from hardstep.bench.report import gather, render, render_markdown
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.outputs import check_writable, recorded
+from hardstep.errors import DataError
 from hardstep.training.checkpoints import replacing
+
+WRITERS = {".html": render, ".htm": render, ".md": render_markdown}
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,11 @@ class ReportOptions:
 def run_report(options: ReportOptions) -> int:
     """Read, compute, write; the page is either the old one or the new one."""
     check_writable(options.out, "--out")
+    if options.out.suffix not in WRITERS:
+        raise DataError(
+            f"{options.out} ends neither as a page nor as Markdown does; name another with --out, "
+            f"ending in {', '.join(WRITERS)}"
+        )
     records, skipped = [], []
     for path in options.records:
         loaded = recorded(path)
@@ -29,8 +37,7 @@ def run_report(options: ReportOptions) -> int:
         skipped += loaded.skipped
     contents = gather(records, options.reference, skipped)
     tell_skipped(list(contents.skipped))
-    made = render_markdown if options.out.suffix == ".md" else render
-    page = made(contents).encode()
+    page = WRITERS[options.out.suffix](contents).encode()
     with replacing(options.out) as temporary:
         temporary.write_bytes(page)
     print(f"{options.out}: {len(contents.runs):,} runs, {len(page) / 1e3:,.0f} kB")

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from hardstep.cli import results
+from hardstep.cli.outputs import check_writable
 from hardstep.errors import ConfigError
 from hardstep.theory import checks, report
 from hardstep.theory.suite import Check, Run, judged
@@ -27,6 +28,9 @@ class TheoryOptions:
 def run_theory(options: TheoryOptions) -> int:
     """Run, print, write; returns the exit code."""
     wanted = select(checks(), options.only, options.trained)
+    for path, option in ((options.json, "--json"), (options.html, "--html")):
+        if path is not None:
+            check_writable(path, option)
     run = Run(options.seed, quick=not options.full, trained=options.trained)
     outcomes = []
     for outcome in judged(wanted, run):

@@ -10,13 +10,15 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.cli import results
-from hardstep.cli.evaluate import restore
+from hardstep.cli.evaluate import CHECKPOINT, opened, restore
+from hardstep.cli.outputs import check_folder
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
 from hardstep.tasks.files import is_address, run_name
+from hardstep.tasks.rehearsal import rehearse_with
 from hardstep.training import (
     ACCURACY,
     INTERRUPTED,
@@ -29,7 +31,7 @@ from hardstep.training import (
     fit,
 )
 
-CHECKPOINT, LOG, PICTURE, RESULT = "checkpoint.pt", "log.jsonl", "picture.png", "result.json"
+LOG, PICTURE, RESULT = "log.jsonl", "picture.png", "result.json"
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,16 @@ def run_train(options: TrainOptions) -> int:
     folder = _folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
-        saved = checkpoints.load(folder / CHECKPOINT)
+        saved = opened(folder / CHECKPOINT)
         steps = _resumed_steps(task, saved.get("meta", {}), options, folder)
         if (folder / RESULT).exists():
             return _report(task, _finished(task, folder), folder, options)
+    check_folder(folder, "--out")
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
     if options.resume:
         restore(model, saved["model"], folder / CHECKPOINT, task)
+    rehearse_with(task, dataset, model)
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
     _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}

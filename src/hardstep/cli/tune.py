@@ -9,13 +9,15 @@ from typing import Any
 from hardstep import tasks
 from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell, Job
-from hardstep.bench.methods import METHODS, rehearse
+from hardstep.bench.methods import METHODS
+from hardstep.bench.methods import rehearse as rehearse_method
 from hardstep.bench.records import Record, append, load
 from hardstep.bench.running import Progress, carry_out
 from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.outputs import check_writable
 from hardstep.names import check
+from hardstep.tasks.rehearsal import rehearse
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ def run_tune(options: TuneOptions) -> int:
     check(options.method, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
-    rehearse(task, options.method, {})
+    rehearse_method(task, options.method, {})
     if options.records is not None:
         check_writable(options.records, "--records")
+    rehearse(task, options.first_seed)
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
     cell = Cell(task.name, task.data_name, options.method, budget, (), sweep=seeds,
                 sweep_amount=budget.amount)  # fmt: skip

@@ -31,7 +31,8 @@ class Split:
         if not _usable(self.inputs):
             raise DataError(
                 "Split: inputs must be floating point, or torch.long for indices, got "
-                f"{self.inputs.dtype}"
+                f"{self.inputs.dtype}; make pictures of bytes so with .float() / 255, arrays with "
+                ".astype('float32') / 255"
             )
         if not _usable(self.labels):
             raise DataError(

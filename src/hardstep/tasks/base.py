@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hardstep.data import Batches, DataSet, Split
-from hardstep.errors import ConfigError
 from hardstep.optim import Settings
 from hardstep.presets import general
+from hardstep.tasks.fields import CALLS, check_count, check_function, check_metric
 from hardstep.training import ACCURACY, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
@@ -47,15 +47,12 @@ class Task:
     data_name: str = "own"
 
     def __post_init__(self) -> None:
-        for name in ("data", "model", "settings", "loss_fn"):
-            if not callable(getattr(self, name)):
-                kind = type(getattr(self, name)).__name__
-                raise ConfigError(f"Task {self.name}: {name} must be a function, got {kind}")
-        for name in ("steps", "batch_size"):
-            if not getattr(self, name) >= 1:
-                raise ConfigError(
-                    f"Task {self.name}: {name} must be at least 1, got {getattr(self, name)}"
-                )
+        for field in CALLS:
+            if field != "twin" or self.twin is not None:
+                check_function(self.name, field, getattr(self, field))
+        check_metric(self.name, self.metric)
+        for field in ("steps", "batch_size"):
+            check_count(self.name, field, getattr(self, field))
 
     def score(self, model: nn.Module, split: Split) -> float:
         """The metric on a split."""

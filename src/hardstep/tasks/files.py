@@ -10,10 +10,10 @@ import importlib.util
 import inspect
 import re
 import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -24,13 +24,16 @@ from torch import nn
 from hardstep.data import DataSet
 from hardstep.errors import ConfigError
 from hardstep.names import check
+from hardstep.optim import Settings
 from hardstep.tasks.base import Task
+from hardstep.tasks.faults import refusing
 
 _HOW = "a task of your own is given as path/to/file.py:name"
 _WANTED: dict[type, str] = {
     Task: "a hardstep.tasks.Task",
     DataSet: "a hardstep.data.DataSet, as hardstep.data.from_tensors makes one",
     nn.Module: "a torch.nn.Module",
+    Settings: "a hardstep.Settings, as hardstep.presets make them",
 }
 
 
@@ -48,12 +51,18 @@ def load(address: str) -> Task:
     path, name = _parsed(address)
     module = _module(path)
     name, task = _named(module, path, name) if name else _only(module, path)
-    return replace(
-        task,
-        name=f"{path}:{name}",
-        data=partial(_made, task.data, DataSet, f"{path}:{name}: data"),
-        model=partial(_made, task.model, nn.Module, f"{path}:{name}: model"),
-    )
+    made = {"data": DataSet, "model": nn.Module, "settings": Settings, "twin": nn.Module}
+    checked: dict[str, Any] = {
+        field: partial(_made, path, getattr(task, field), kind, f"{path}:{name}: {field}")
+        for field, kind in made.items()
+        if getattr(task, field) is not None
+    }
+    return replace(task, name=f"{path}:{name}", **checked)
+
+
+def file_of(task: Task) -> Path:
+    """The file that a task with an address is from."""
+    return _parsed(task.name)[0]
 
 
 def run_name(task: Task) -> str:
@@ -87,7 +96,7 @@ def _module(path: Path) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        with _importing(private, module), _refusing(path):
+        with _importing(private, module), refusing(f"{path} cannot be loaded", path):
             spec.loader.exec_module(module)
     return sys.modules[private]
 
@@ -106,28 +115,6 @@ def _importing(private: str, module: ModuleType) -> Iterator[None]:
     finally:
         with suppress(ValueError):  # the file may have cleaned up itself
             sys.path.remove(folder)
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """Turn whatever the file's own code raises into one sentence with its line."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-        raise ConfigError(
-            f"{path} cannot be loaded: {type(error).__name__}{': ' if reason else ''}{reason} "
-            f"({_place(error, path)})"
-        ) from error
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The line of the file that the error comes from."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"line {error.lineno} of {Path(error.filename).name}"
-    own = str(path.resolve())
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
-    return f"line {lines[-1]} of {path.name}" if lines else "before its first line"
 
 
 def _tasks(module: ModuleType) -> dict[str, Task]:
@@ -161,18 +148,28 @@ def _named(module: ModuleType, path: Path, name: str) -> tuple[str, Task]:
     by_name = {task.name: task for task in tasks.values()}
     value = vars(module).get(name)
     if name in makers:
-        with _refusing(path):
+        with refusing(f"{path} cannot be loaded", path):
             value = makers[name]()
-        return name, _made(lambda: value, Task, f"{path}:{name}")
+        return name, _of_kind(value, Task, f"{path}:{name}")
     if isinstance(value, Task):
         return name, value
     if name in by_name:
         return name, by_name[name]
     if name not in vars(module):
-        check(name, [*tasks, *by_name, *makers], f"task of {path}")
+        _check_known(name, [*tasks, *by_name], makers, path)
     raise ConfigError(
         f"{path}:{name} is of type {type(value).__name__}, not a hardstep.tasks.Task or a "
         "function without arguments that returns one"
+    )
+
+
+def _check_known(name: str, tasks: list[str], makers: Iterable[str], path: Path) -> None:
+    """Refuse a name that the file does not have; whether a function makes a task is not known."""
+    near = get_close_matches(name, makers, n=1)
+    if tasks or near:
+        check(name, dict.fromkeys([*tasks, *near]), f"task of {path}")
+    raise ConfigError(
+        f"no task of {path} is called {name!r}; it has the functions {', '.join(makers) or 'none'}"
     )
 
 
@@ -189,9 +186,14 @@ def _only(module: ModuleType, path: Path) -> tuple[str, Task]:
     )
 
 
-def _made(function: Callable[..., Any], kind: type, what: str, *args: Any) -> Any:
-    """What the function returns, if it is of that kind."""
-    value = function(*args)
+def _made(path: Path, function: Callable[..., Any], kind: type, what: str, *args: Any) -> Any:
+    """What the user's function returns, if it does and that is of the kind."""
+    with refusing(f"{what} cannot be made", path):
+        value = function(*args)
+    return _of_kind(value, kind, what)
+
+
+def _of_kind(value: Any, kind: type, what: str) -> Any:
     if not isinstance(value, kind):
         raise ConfigError(f"{what} must return {_WANTED[kind]}, got {type(value).__name__}")
     return value
