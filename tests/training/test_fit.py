@@ -137,6 +137,29 @@ def test_resume_without_or_with_the_wrong_checkpoint_is_refused(tmp_path):
         )
 
 
+def test_a_new_run_does_not_replace_a_saved_one(tmp_path):
+    path = tmp_path / "run.pt"
+    fitted(steps=3, checkpoint=path)
+    before = path.read_bytes()
+    sentence = r"run.pt holds a run already; go on with it with resume=True, name another path, or"
+    for checkpoint in (path, hardstep.Checkpoint(str(path))):
+        with pytest.raises(CheckpointError, match=sentence):
+            fitted(steps=1, checkpoint=checkpoint)
+    assert path.read_bytes() == before
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_refused_before_the_first_step(tmp_path):
+    (tmp_path / "file").touch()
+    for path, sentence in (
+        (tmp_path, "is a folder; name a file in it"),
+        (tmp_path / "file" / "run.pt", "cannot be saved: .*file is no folder; name another"),
+    ):
+        spy = Spy()
+        with pytest.raises(CheckpointError, match=sentence):
+            fitted(steps=1, checkpoint=path, callbacks=[spy])
+        assert spy.steps == []
+
+
 def test_an_optimizer_for_another_model_is_refused():
     with pytest.raises(ConfigError, match="another model"):
         hardstep.fit(model(), batches(), optimizer=optimizer(model()), steps=1)

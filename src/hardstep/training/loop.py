@@ -79,7 +79,7 @@ def fit(
         steps: Optimizer steps.
         seconds: Wall-clock time, earlier sessions of a resumed run included.
         callbacks: What watches the run.
-        checkpoint: Where to save.
+        checkpoint: Where to save; a run that is saved there already is not replaced.
         resume: Go on from the checkpoint. With the same arguments the result is bit for bit
             that of an uninterrupted run.
 
@@ -95,6 +95,8 @@ def fit(
     if opt.model is not model:
         raise ConfigError("fit: the optimizer was built for another model")
     run = Run(model, opt, validation.metric if validation else None, total)
+    if target is not None:
+        checkpoints.check_place(target.path, resume)
     if resume:
         if target is None:
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
