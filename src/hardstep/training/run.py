@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardstep.errors import DataError
 from hardstep.evaluation import call_model, isolated
 from hardstep.optim.trainable import Trainable
 from hardstep.training.stream import split_batch
@@ -75,6 +76,8 @@ class Run:
     best: Score | None = None
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     stopped: str = ""  # why, once it has
+    sighted: bool = False  # whether a step has had a finite loss
+    blind_steps: int = 0  # steps without one
     seconds_before: float = 0.0
     cpu_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)
@@ -135,6 +138,8 @@ class Run:
             "cpu_seconds": self.cpu_seconds,
             "stopped": self.stopped,
             "total_steps": self.total_steps,
+            "sighted": self.sighted,
+            "blind_steps": self.blind_steps,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -147,6 +152,9 @@ class Run:
         self.epoch, self.batch = int(saved["epoch"]), int(saved["batch"])
         self.seconds_before = float(saved["seconds"])
         self.cpu_before = float(saved.get("cpu_seconds", 0.0))  # not in checkpoints before 0.2
+        # Neither is in older checkpoints, whose runs are not refused for it.
+        self.sighted = bool(saved.get("sighted", True))
+        self.blind_steps = int(saved.get("blind_steps", 0))
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
 
 
@@ -161,7 +169,11 @@ def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[..., Tensor]) -> float:
-    """A per-batch mean, averaged over all examples; the model runs in evaluation mode."""
+    """A per-batch mean, averaged over all examples; the model runs in evaluation mode.
+
+    Raises:
+        DataError: There is no batch.
+    """
     total, count = 0.0, 0
     with isolated(model):
         model.eval()
@@ -172,7 +184,12 @@ def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[...,
             value = function(output) if target is None else function(output, target)
             total += float(value) * size
             count += size
-    return total / count if count else math.nan
+    if not count:
+        raise DataError(
+            "there is no example to score: pass a list, a DataLoader or another object that can "
+            "be iterated anew at each validation, not a generator"
+        )
+    return total / count
 
 
 @torch.no_grad()
