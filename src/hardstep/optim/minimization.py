@@ -81,7 +81,7 @@ def minimize(
     )
     interrupted = False
     try:
-        while not search.should_stop():
+        while not search.should_stop:
             caller.evaluate(search)
     except KeyboardInterrupt:
         interrupted = True

@@ -58,7 +58,7 @@ class PolyStep:
         if not isinstance(settings, Settings | None):
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
-        self.seed = int(seed)
+        self.seed = seeds.checked(seed)
         self.evaluator: Evaluator = evaluator if evaluator is not None else Incremental()
         if not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
