@@ -230,12 +230,11 @@ def test_a_validation_that_is_nan_is_said_once_and_never_selected():
     ]
 
 
-def test_validation_batches_that_are_empty_or_used_up_are_refused():
-    for valid, steps in (([], []), ((pair for pair in batches()), [1, 2, 3, 4, 5])):
-        spy = Spy()
-        with pytest.raises(DataError, match="no example to score: .* not a generator"):
-            fitted(epochs=2, valid=valid, callbacks=[spy])
-        assert spy.steps[:5] == steps or not steps
+def test_validation_batches_that_are_used_up_are_refused():
+    spy, valid = Spy(), (pair for pair in batches())
+    with pytest.raises(DataError, match="no example to score: .* not a generator"):
+        fitted(epochs=2, valid=valid, callbacks=[spy])
+    assert len(spy.scores) == 1
 
 
 LIMITS = {

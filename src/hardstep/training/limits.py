@@ -1,14 +1,14 @@
 """When a run ends: so many epochs, steps or seconds, whichever is used up first."""
 
 import math
-from collections.abc import Iterable, Sized
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 from hardstep.errors import ConfigError
 from hardstep.training.run import Run
+from hardstep.training.stream import num_batches
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Limits:
     def total_steps(self, train: Iterable[Any]) -> int:
         """Steps the run will take if nothing stops it, 0 if that is not known."""
         known = [self.steps] if self.steps is not None else []
-        if self.epochs is not None and isinstance(train, Sized):
-            with suppress(TypeError):  # a DataLoader of an iterable dataset has a len that raises
-                known.append(self.epochs * len(train))
+        num = num_batches(train)
+        if self.epochs is not None and num is not None:
+            known.append(self.epochs * num)
         return min(known) if known else 0
 
 

@@ -17,7 +17,10 @@ from hardstep import presets
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
 from hardstep.optim import PolyStep, trainable
+from hardstep.optim.arguments import check_loss_fn
 from hardstep.training import checkpoints
+from hardstep.training.arguments import check_callbacks, check_optimizer
+from hardstep.training.batching import check_batches, check_target, check_tensors
 from hardstep.training.callbacks import Callback
 from hardstep.training.checkpoints import Checkpoint
 from hardstep.training.limits import Limits, check_count
@@ -45,6 +48,12 @@ class Validation:
 
     def __post_init__(self) -> None:
         check_count("Validation: every", self.every)
+        check_batches("valid", self.batches)
+        if not isinstance(self.metric, Metric | None):
+            raise ConfigError(
+                "Validation: metric must be ACCURACY or such as Metric('error', function), got "
+                f"{self.metric!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -99,23 +108,28 @@ def fit(
         CheckpointError: The checkpoint belongs to another run, or cannot be saved.
     """
     limits = Limits(epochs, steps, seconds)
+    check_batches("train", train)
+    check_loss_fn(loss_fn)
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
     target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
     total = limits.total_steps(train)
+    if optimizer is not None:
+        check_optimizer(optimizer, model)
     opt = optimizer or PolyStep(model, presets.general(total) if total else None)
-    if opt.model is not model:
-        raise ConfigError("fit: the optimizer was built for another model")
+    watching = check_callbacks(callbacks, validated=validation is not None)
+    stream = Stream(train, opt.seed)
     run = Run(model, opt, validation.metric if validation else None, total)
+    run.stream = stream.identity()
     if target is not None:
         checkpoints.check_place(target.path, resume)
     if resume:
         if target is None:
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
         run.load_state_dict(checkpoints.load(target.path))
-    session = _Session(run, loss_fn, validation, list(callbacks), target)
-    run.listeners = [callback.on_message for callback in callbacks]
+    session = _Session(run, loss_fn, validation, watching, target)
+    run.listeners = [callback.on_message for callback in watching]
     with _interruptible(run):
-        session.go(Stream(train, opt.seed), limits)
+        session.go(stream, limits)
     if run.best_weights:
         model.load_state_dict(run.best_weights)
     return FitResult(
@@ -163,7 +177,12 @@ class _Session:
     def _step(self, batch: Any) -> None:
         run = self.run
         inputs, target = split_batch(batch)
-        run.optimizer.step(inputs, target, self.loss_fn)
+        check_target(batch, target, self.loss_fn)
+        try:
+            run.optimizer.step(inputs, target, self.loss_fn)
+        except TypeError as error:
+            check_tensors(inputs, target, error)
+            raise
         follow_statistics(run.model, inputs)
         run.batch += 1
         report = run.optimizer.report

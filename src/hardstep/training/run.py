@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardstep.errors import DataError
+from hardstep.errors import CheckpointError, DataError
 from hardstep.evaluation import call_model, isolated
+from hardstep.evaluation.blackbox import as_number
 from hardstep.optim.trainable import Trainable
+from hardstep.training.batching import check_target
+from hardstep.training.resuming import check_stream, check_weights, with_way_out
 from hardstep.training.stream import split_batch
 
 
@@ -78,6 +81,7 @@ class Run:
     stopped: str = ""  # why, once it has
     sighted: bool = False  # whether a step has had a finite loss
     blind_steps: int = 0  # steps without one
+    stream: dict[str, Any] = field(default_factory=dict)  # what identifies the batches
     seconds_before: float = 0.0
     cpu_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)
@@ -140,12 +144,23 @@ class Run:
             "total_steps": self.total_steps,
             "sighted": self.sighted,
             "blind_steps": self.blind_steps,
+            "stream": self.stream,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on where the saved run was."""
+        """Go on where the saved run was.
+
+        Raises:
+            CheckpointError: It is a run of another model, optimizer or stream of batches.
+        """
+        check_weights(self.model, saved["model"])
+        check_stream(self.stream, saved.get("stream", {}))  # not in older checkpoints
+        try:
+            self.optimizer.load_state_dict(saved["optimizer"])
+        except CheckpointError as error:
+            planned = int(saved.get("total_steps", 0))
+            raise with_way_out(error, self.total_steps, planned) from error
         self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
         self.best_weights = dict(saved["best_weights"])
         self.best = None if saved["best"] is None else Score(*saved["best"])
         self.history = [Score(*row) for row in saved["history"]]
@@ -179,10 +194,11 @@ def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[...,
         model.eval()
         for batch in batches:
             inputs, target = split_batch(batch)
+            check_target(batch, target, function)
             output = call_model(model, inputs)
             size = _batch_size(inputs)
             value = function(output) if target is None else function(output, target)
-            total += float(value) * size
+            total += as_number("metric", value) * size
             count += size
     if not count:
         raise DataError(
