@@ -14,10 +14,11 @@ NEEDED = ("model", "seed", "step", "steps", "evaluations", "report", "state_dict
 def check_optimizer(optimizer: object, model: nn.Module) -> None:
     """Refuse an optimizer that is none of ours, or one of another model."""
     if isinstance(optimizer, type) or not all(hasattr(optimizer, name) for name in NEEDED):
-        seen = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else repr(optimizer)
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        seen = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
         raise ConfigError(
             "fit: optimizer must be an object such as PolyStep(model) or one of hardstep.rivals, "
-            f"got {seen.splitlines()[0]}"
+            f"got {seen}"
         )
     if optimizer.model is not model:  # type: ignore[attr-defined]
         raise ConfigError("fit: the optimizer was built for another model")
