@@ -1,8 +1,14 @@
 import random
+import subprocess
+import sys
 
 import numpy as np
+import pytest
 import torch
 
+from hardstep.errors import ConfigError
+from hardstep.optim import PolyStep
+from hardstep.rivals import MeZo
 from hardstep.seeds import derive, generator
 
 
@@ -40,3 +46,20 @@ def test_making_and_using_a_generator_leaves_the_global_ones_alone():
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
     assert random.getstate() == python_state
+
+
+@pytest.mark.parametrize("seed", ["a", None, 1.5])
+@pytest.mark.parametrize("method", [PolyStep, MeZo])
+def test_a_seed_that_is_no_whole_number_is_refused(method, seed):
+    with pytest.raises(ConfigError, match=f"seed must be a whole number, got {seed!r}"):
+        method({"x": torch.zeros(3)}, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "line", ["hardstep.PolyStep({'x': torch.zeros(3)})", "import hardstep.training"]
+)
+def test_the_first_use_in_a_process_leaves_the_generator_of_random_as_found(line):
+    """One of rich's modules draws from it while it is imported."""
+    script = f"import random, torch; found = random.getstate(); import hardstep; {line}"
+    script += "; assert random.getstate() == found"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -7,8 +7,13 @@
 Names are loaded on first use, so `import hardstep` and `hardstep --help` do not wait for torch.
 """
 
+import random as _random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+_found = _random.getstate()
+import_module("rich.style")  # draws from this generator, which is the caller's, when it is imported
+_random.setstate(_found)
 
 __version__ = "0.1.0"
 

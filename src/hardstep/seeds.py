@@ -6,8 +6,19 @@ number of processes, or whether the run was interrupted. The global generators a
 """
 
 import hashlib
+import operator
 
 import torch
+
+from hardstep.errors import ConfigError
+
+
+def checked(seed: object) -> int:
+    """A seed as the user gave it, refused unless it is a whole number."""
+    try:
+        return operator.index(seed)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ConfigError(f"seed must be a whole number, got {seed!r}") from error
 
 
 def derive(seed: int, purpose: str, *indices: int) -> int:

@@ -177,7 +177,7 @@ def test_the_search_starts_in_the_middle_with_a_quarter_of_the_width():
 
 def test_a_search_stops_at_its_target():
     es = Search(2, max_evals=3000, target=1e-3)
-    while not es.should_stop():
+    while not es.should_stop:
         es.tell(bowl(es.ask()))
     assert es.best.loss <= 1e-3
     assert es.evaluations < 2000
@@ -186,11 +186,11 @@ def test_a_search_stops_at_its_target():
 def test_a_search_stops_before_a_generation_it_cannot_pay_for():
     es = AskTell(5, max_evals=9 * 4 + 8)
     for generation in range(4):
-        assert not es.should_stop()
+        assert not es.should_stop
         es.tell(bowl(es.ask())[:5], range(5))
-        assert not es.should_stop(), generation  # what has been started is finished
+        assert not es.should_stop, generation  # what has been started is finished
         es.tell(bowl(es.ask())[5:], range(5, 9))
-    assert es.should_stop()
+    assert es.should_stop
     assert es.evaluations == 36
 
 
@@ -221,6 +221,11 @@ TELLS = {
     r"indices must lie in 0..8, got \[-1\]": lambda: AskTell(5).tell([1.0], [-1]),
     "some points were told already; see `pending`": lambda: told_once().tell([1.0], [7]),
     "some points were told already": lambda: told_once().tell(np.zeros(9)),
+    r"losses must be numbers, got \[None, None.*; tell NaN for": lambda: AskTell(5).tell(
+        [None] * 9
+    ),
+    r"losses must be numbers, got \['1', '1'": lambda: AskTell(5).tell(["1"] * 9),
+    r"losses must be numbers, got \[\[1\], \[1, 2\]\]": lambda: AskTell(5).tell([[1], [1, 2]]),
     "points were told already": lambda: AskTell(5).tell([1.0, 2.0], [4, 4]),
 }
 
@@ -250,7 +255,14 @@ SEARCHES = {
     "x0 must be finite and within the bounds, got .inf.": {"x0": [math.inf]},
     "scale must be > 0 and finite, got .0.0, 0.0.": {"dim": 2, "scale": 0.0},
     "scale must be > 0 and finite, got .inf.": {"dim": 1, "scale": math.inf},
+    r"scale must be one number or one per variable \(2\), got 3 of": {"dim": 2, "scale": [1, 2, 3]},
+    "scale must be numbers, got 'wide'": {"dim": 2, "scale": "wide"},
+    "x0 must be numbers, got 'abc'": {"x0": "abc"},
+    "dim must be a whole number, got 2.5": {"dim": 2.5},
+    "target must be a number, got nan": {"dim": 2, "target": math.nan},
     "max_evals must be at least 1, got 0": {"dim": 2, "max_evals": 0},
+    "max_evals must be at least 1, got '9'": {"dim": 2, "max_evals": "9"},
+    "seed must be a whole number, got None": {"dim": 2, "seed": None},
     "PlanReuse has no meaning between ask and tell": {
         "dim": 2,
         "settings": Settings(rules=(PlanReuse(3),)),
@@ -348,6 +360,11 @@ def test_a_search_saved_in_the_middle_of_a_generation_goes_on_bit_for_bit(told):
     assert (whole.best.loss, whole.evaluations) == (other.best.loss, other.evaluations)
 
 
+def test_what_is_no_state_is_refused():
+    with pytest.raises(CheckpointError, match=r"the state has no 'best'; give what state_dict\(\)"):
+        AskTell(3).load_state_dict({})
+
+
 def test_a_search_over_other_variables_refuses_the_state():
     saved = run(2).state_dict()
     for change in (
@@ -405,7 +422,7 @@ def test_on_a_plateau_the_radius_doubles_until_an_edge_is_found():
 
     es = Search(x0=np.zeros(4), max_evals=2000)
     radii = []
-    while es.best.loss > 1.0 and not es.should_stop():
+    while es.best.loss > 1.0 and not es.should_stop:
         radii.append(es.radius)
         es.tell(far(es.ask()))
     assert es.best.loss == 1.0
@@ -418,7 +435,7 @@ def test_a_finished_basin_is_left_from_the_best_point_with_a_wide_radius():
 
     es = Search(x0=np.zeros(2), max_evals=20_000)
     radii = []
-    while es.best.loss > 0.5 and not es.should_stop():
+    while es.best.loss > 0.5 and not es.should_stop:
         radii.append(es.radius)
         es.tell(two_basins(es.ask()))
     assert es.restarts >= 1

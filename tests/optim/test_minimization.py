@@ -1,6 +1,7 @@
 """`minimize` on functions of twenty variables, with the targets it is measured to reach."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -220,6 +221,85 @@ def test_a_function_without_a_finite_value_is_no_success():
     assert result.x.tolist() == [0.0, 1.0, 2.0]
 
 
+def failing_at(call, error):
+    """A bowl that raises at the given call, and the points it has seen before."""
+    seen = []
+
+    def f(x):
+        if len(seen) + 1 == call:
+            raise error
+        seen.append(x.copy())
+        return sphere(x - 1.0)
+
+    return f, seen
+
+
+@pytest.mark.parametrize("call", [1, 2, 150])
+def test_an_interrupted_search_returns_the_best_of_all_points_seen(call):
+    f, seen = failing_at(call, KeyboardInterrupt())
+    result = minimize(f, np.zeros(3), max_evals=3000)
+    assert (result.success, result.message, result.nfev) == (False, "interrupted", call - 1)
+    if seen:
+        best = min(seen, key=lambda x: sphere(x - 1.0))
+        assert np.array_equal(result.x, best)
+        assert result.fun == sphere(best - 1.0)
+    else:
+        assert math.isnan(result.fun)
+
+
+def test_an_exception_takes_the_best_point_along_in_a_note():
+    f, seen = failing_at(150, RuntimeError("solver diverged"))
+    with pytest.raises(RuntimeError, match="solver diverged") as caught:
+        minimize(lambda x: -f(x), np.zeros(3), maximize=True)
+    best = min(seen, key=lambda x: sphere(x - 1.0))
+    assert caught.value.__notes__ == [
+        f"minimize: after 149 evaluations the best value was {float(-sphere(best - 1.0))!r} at "
+        f"x = {best.tolist()}"
+    ]
+    f, _ = failing_at(1, RuntimeError("never worked"))
+    with pytest.raises(RuntimeError) as caught:
+        minimize(f, np.zeros(3))
+    assert caught.value.__notes__ == [
+        "minimize: after 0 evaluations no finite value had been found"
+    ]
+
+
+def test_points_at_which_the_function_raises_rank_last_if_asked():
+    def raises(x):
+        if x[0] > 1.2:
+            raise FloatingPointError("diverged")
+        return sphere(x - 1.0)
+
+    def is_nan(x):
+        return math.nan if x[0] > 1.2 else sphere(x - 1.0)
+
+    result = minimize(raises, np.zeros(4), max_evals=800, on_error="worst")
+    same = minimize(is_nan, np.zeros(4), max_evals=800)
+    assert np.array_equal(result.x, same.x)
+    assert result.success
+    pattern = (
+        r"budget of 800 .* used; f raised \d+ times, the last time FloatingPointError: diverged"
+    )
+    assert re.fullmatch(pattern, result.message)
+
+
+ARGUMENTS = {
+    "minimize: f must be a function of a vector, got 3": (3, {}),
+    "on_error must be 'raise' or 'worst', got 'ignore'": (sphere, {"on_error": "ignore"}),
+    "on_error='worst' needs a function of one point": (
+        sphere,
+        {"on_error": "worst", "vectorized": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", ARGUMENTS)
+def test_arguments_that_make_no_sense_are_refused(sentence):
+    f, options = ARGUMENTS[sentence]
+    with pytest.raises(ConfigError, match=sentence):
+        minimize(f, np.zeros(4), **options)
+
+
 def test_a_budget_below_one_step_still_scores_the_start():
     result = minimize(sphere, np.full(20, 2.0), max_evals=29)
     assert (result.success, result.nfev, result.nit, result.fun) == (True, 1, 0, 80.0)
@@ -234,6 +314,7 @@ def test_the_result_is_never_worse_than_the_start():
 VALUES = {
     r"f must return one number, got shape \(4,\)": lambda x: x,
     r"f must return one number, got None": lambda x: None,
+    r"f must return one number, got the text '1.0'": lambda x: "1.0",
     r"f must return one number, got \[1.0, 2.0\]": lambda x: [1.0, 2.0],
 }
 
@@ -247,6 +328,8 @@ def test_a_function_that_returns_no_number_is_refused(sentence):
 def test_a_vectorized_function_that_returns_too_little_is_refused():
     with pytest.raises(ObjectiveError, match=r"return \(1,\) values for points \(1, 4\), got \(\)"):
         minimize(lambda x: x.sum(), np.zeros(4), vectorized=True)
+    with pytest.raises(ObjectiveError, match=r"return \(1,\) values, got \['a'\]"):
+        minimize(lambda x: ["a"], np.zeros(4), vectorized=True)
 
 
 def test_a_start_outside_the_bounds_is_refused():

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.evaluation import OneByOne
 from hardstep.optim import Momentum, PlanReuse, PolyStep, Settings
 from hardstep.schedules import Length, Linear
 from hardstep.subspaces import Full, RowWise
@@ -67,6 +68,10 @@ def test_settings_and_evaluator_of_another_kind_are_refused():
         PolyStep(Net(), RowWise(rank=8))
     with pytest.raises(ConfigError, match=r"evaluator must be an object like Incremental\(\), got"):
         PolyStep(Net(), evaluator="batched")
+    with pytest.raises(ConfigError, match=r"object like Incremental\(\), got <class .*OneByOne"):
+        PolyStep(Net(), evaluator=OneByOne)
+    with pytest.raises(ConfigError, match="RowWise: rank must be a whole number, got 2.5"):
+        RowWise(rank=2.5)
 
 
 def test_a_preset_can_be_changed_field_by_field():
@@ -88,6 +93,28 @@ def test_a_scheduled_temperature_or_radius_that_reaches_zero_stops_the_run_at_th
     fails_at("step_radius must be a positive length, got 0.0 at step 2", step_radius=Length(down))
 
 
+@pytest.mark.parametrize(
+    ("loss_fn", "sentence"),
+    [
+        ("mse", r"loss_fn must be a function of \(output, target\) such as .*, got 'mse'"),
+        (nn.MSELoss, r"got the class MSELoss; write MSELoss\(\)"),
+    ],
+)
+def test_a_loss_function_that_is_none_is_refused(loss_fn, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        tiny(Net()).step(*batch(), loss_fn)
+
+
+def test_a_batch_without_examples_is_refused_unless_the_loss_does_not_need_them():
+    x, y = batch()
+    opt = tiny(Net())
+    with pytest.raises(ObjectiveError, match=r"the batch is empty, its inputs have shape \(0, 3\)"):
+        opt.step(x[:0], y[:0], mse)
+    assert opt.steps == 0
+    opt.step(x[:0], y[:0], constant_loss)
+    assert opt.steps == 1
+
+
 def objectives(opt, model):
     x, y = batch()
     unreduced = partial(mse, reduction="none")
@@ -105,7 +132,13 @@ def objectives(opt, model):
             lambda: opt.step(batched=lambda t: t["last.bias"])
         ),
         r"objective must return \d+ losses, got \(3,\)": (lambda: opt.step(objective=Short())),
+        r"objective must return \d+ losses, got 'no'": (lambda: opt.step(objective=Text())),
     }
+
+
+class Text:
+    def losses(self, candidates):
+        return "no"
 
 
 class Short:

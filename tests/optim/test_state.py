@@ -18,6 +18,7 @@ from hardstep.optim import (
     Settings,
     WeightDecay,
 )
+from hardstep.optim.differences import differences
 from hardstep.optim.settings import describe
 from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
@@ -167,10 +168,10 @@ def saved_state(**changes):
 
 
 REFUSED = {
-    "other settings.* Saved: Settings.*temperature=0.3.* Here: .*temperature=0.2": (
+    r"other settings \(saved → now: temperature: 0.3 → 0.2\); build the optimizer": (
         lambda: saved_state(temperature=0.3)
     ),
-    r"other settings.*rules=\[Momentum\(beta=0.5\)\].*rules=\[\]": (
+    r"other settings \(saved → now: rules: \[Momentum\(beta=0.5\)\] → \[\]\); build": (
         lambda: saved_state(rules=(Momentum(0.5),))
     ),
     "saved with seed 8, this one has 7; build it with seed=8": lambda: saved_state(seed=8),
@@ -189,6 +190,21 @@ def test_a_state_that_does_not_belong_here_is_refused_and_nothing_changes(senten
     with pytest.raises(CheckpointError, match=sentence):
         opt.load_state_dict(REFUSED[sentence]())
     assert same(opt.state_dict(), before)
+
+
+def test_only_the_innermost_fields_that_differ_are_named():
+    saved = Settings(
+        step_radius=Length(Cosine(0.25, 0.0075, 4)), rules=(Momentum(0.5), WeightDecay(0.1))
+    )
+    now = Settings(
+        step_radius=Length(Cosine(0.25, 0.0075, 12)), rules=(Momentum(0.9), WeightDecay(0.1))
+    )
+    assert differences(describe(saved), describe(now)) == [
+        "step_radius.value.steps: 4 → 12",
+        "rules[0].beta: 0.5 → 0.9",
+    ]
+    assert differences("A(x=1, y=B(z=2))", "A(y=B(z=3))") == ["x: 1 → absent", "y.z: 2 → 3"]
+    assert differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
 
 
 class Halving:

@@ -44,10 +44,17 @@ def test_a_resumed_log_has_every_step_once_even_after_a_torn_line(tmp_path):
     assert [r["step"] for r in read(log) if r["event"] == "step"] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_new_run_starts_a_new_log(tmp_path):
-    for _ in range(2):
-        run(callbacks=[JsonlLog(tmp_path / "log.jsonl")])
-    assert len([r for r in read(tmp_path / "log.jsonl") if r["event"] == "step"]) == 4
+def test_a_new_run_starts_a_new_log_and_the_old_ones_are_kept_beside_it(tmp_path):
+    for steps in (2, 3, 4):
+        stream = io.StringIO()
+        run(steps=steps, callbacks=[JsonlLog(tmp_path / "log.jsonl"), ProgressBar(stream)])
+    taken = {
+        path.name: len([row for row in read(path) if row["event"] == "step"])
+        for path in tmp_path.iterdir()
+    }
+    assert taken == {"log.1.jsonl": 2, "log.2.jsonl": 3, "log.jsonl": 4}
+    assert "is the log of an earlier run, now kept as" in stream.getvalue()
+    assert stream.getvalue().splitlines()[0].endswith("log.2.jsonl")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import hardstep
-from hardstep.errors import CheckpointError, ConfigError
+from hardstep.errors import CheckpointError, ConfigError, DataError, ObjectiveError
 from hardstep.training import ACCURACY, Callback, EarlyStopping, Metric, Validation, checkpoints
 from tests.training.small import batches, examples, model, optimizer, weights
 
@@ -50,7 +50,7 @@ def test_epochs_steps_and_seconds_each_limit_a_run():
     assert fitted(epochs=2)[1].steps == 6
     assert fitted(steps=4)[1].steps == 4
     assert fitted(epochs=2, steps=4)[1].steps == 4
-    assert fitted(seconds=0.0)[1].steps == 0
+    assert fitted(seconds=1e-9)[1].steps == 0
     with pytest.raises(ConfigError, match="needs a limit"):
         fitted()
 
@@ -137,6 +137,29 @@ def test_resume_without_or_with_the_wrong_checkpoint_is_refused(tmp_path):
         )
 
 
+def test_a_new_run_does_not_replace_a_saved_one(tmp_path):
+    path = tmp_path / "run.pt"
+    fitted(steps=3, checkpoint=path)
+    before = path.read_bytes()
+    sentence = r"run.pt holds a run already; go on with it with resume=True, name another path, or"
+    for checkpoint in (path, hardstep.Checkpoint(str(path))):
+        with pytest.raises(CheckpointError, match=sentence):
+            fitted(steps=1, checkpoint=checkpoint)
+    assert path.read_bytes() == before
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_refused_before_the_first_step(tmp_path):
+    (tmp_path / "file").touch()
+    for path, sentence in (
+        (tmp_path, "is a folder; name a file in it"),
+        (tmp_path / "file" / "run.pt", "cannot be saved: .*file is no folder; name another"),
+    ):
+        spy = Spy()
+        with pytest.raises(CheckpointError, match=sentence):
+            fitted(steps=1, checkpoint=path, callbacks=[spy])
+        assert spy.steps == []
+
+
 def test_an_optimizer_for_another_model_is_refused():
     with pytest.raises(ConfigError, match="another model"):
         hardstep.fit(model(), batches(), optimizer=optimizer(model()), steps=1)
@@ -157,6 +180,87 @@ def test_a_dead_start_is_detected_and_said():
     assert len(spy.messages) == 1
     assert "Dead start" in spy.messages[0]
     assert "probe_radius" in spy.messages[0]
+
+
+def nothing_but_nan(num=3):
+    return [(inputs * math.nan, labels) for inputs, labels in batches()][:num]
+
+
+@pytest.mark.parametrize("steps", [4, 30])
+def test_a_run_that_never_sees_a_finite_loss_is_no_success(tmp_path, steps):
+    """Neither as a dead start, whose advice would not help, nor as a finished run."""
+    spy, path = Spy(), tmp_path / "run.pt"
+    taken = min(steps, 10)
+    with pytest.raises(ObjectiveError, match=f"every loss of the first {taken} steps was NaN or"):
+        fitted(nothing_but_nan(), steps=steps, valid=batches(), callbacks=[spy], checkpoint=path)
+    assert spy.steps == list(range(1, taken)) + [taken] * (steps == taken)
+    assert len(spy.messages) == 1
+    assert "Every loss of step 1 was NaN or infinite" in spy.messages[0]
+    assert "check the inputs, and what the model puts out" in spy.messages[0]
+    assert spy.ended == 1
+
+
+def test_steps_without_a_finite_loss_are_counted_across_an_interruption(tmp_path):
+    path, options = tmp_path / "run.pt", {"steps": 30}
+    fitted(nothing_but_nan(), callbacks=[Spy(interrupt_at=6)], checkpoint=path, **options)
+    assert checkpoints.load(path)["blind_steps"] == 6
+    spy = Spy()
+    with pytest.raises(ObjectiveError, match="the first 10 steps"):
+        fitted(nothing_but_nan(), callbacks=[spy], checkpoint=path, resume=True, **options)
+    assert spy.steps == [7, 8, 9]
+
+
+def test_a_run_that_has_seen_finite_losses_goes_on_and_says_it_once():
+    spy = Spy()
+    train = [batches()[0], *nothing_but_nan(2)] + 6 * nothing_but_nan()
+    _, result = fitted(train, epochs=1, callbacks=[spy])
+    assert (result.steps, result.stopped) == (21, "finished")
+    assert [text[:40] for text in spy.messages] == ["Every loss of step 2 was NaN or infinite"]
+
+
+def test_a_validation_that_is_nan_is_said_once_and_never_selected():
+    values = iter([math.nan, 0.5, math.nan, 0.4, math.nan])
+    scripted = Metric("scripted", lambda *_: torch.tensor(next(values)), higher_is_better=True)
+    spy = Spy()
+    _, result = fitted(steps=5, valid=Validation(batches(32), scripted, every=1), callbacks=[spy])
+    assert (result.best.step, result.best.value) == (2, 0.5)
+    assert spy.messages == [
+        "Validation at step 1: the scripted is NaN, which counts as worse than any number; check "
+        "the batches of valid."
+    ]
+
+
+def test_validation_batches_that_are_used_up_are_refused():
+    spy, valid = Spy(), (pair for pair in batches())
+    with pytest.raises(DataError, match="no example to score: .* not a generator"):
+        fitted(epochs=2, valid=valid, callbacks=[spy])
+    assert len(spy.scores) == 1
+
+
+LIMITS = {
+    "fit: steps must be a whole number >= 1, got 0": {"steps": 0},
+    "fit: steps must be a whole number >= 1, got -1": {"steps": -1},
+    "fit: steps must be a whole number >= 1, got 1.5": {"steps": 1.5},
+    "fit: steps must be a whole number >= 1, got True": {"steps": True},
+    "fit: epochs must be a whole number >= 1, got 0": {"epochs": 0},
+    "fit: epochs must be a whole number >= 1, got '3'": {"epochs": "3"},
+    "fit: seconds must be a number > 0 and finite, got 0.0; leave it out": {"seconds": 0.0},
+    "fit: seconds must be a number > 0 and finite, got nan": {"seconds": math.nan},
+    "fit: seconds must be a number > 0 and finite, got inf": {"seconds": math.inf},
+    "fit: seconds must be a number > 0 and finite, got '1 h'": {"seconds": "1 h"},
+}
+
+
+@pytest.mark.parametrize("sentence", LIMITS)
+def test_limits_that_make_no_sense_are_refused_by_name(sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        fitted(**LIMITS[sentence])
+
+
+def test_an_interval_of_validations_is_a_whole_number():
+    for every in (0, 2.5):
+        with pytest.raises(ConfigError, match=f"Validation: every must be .* >= 1, got {every}"):
+            Validation(batches(), every=every)
 
 
 def test_batchnorm_statistics_follow_training_and_serve_validation():

@@ -9,8 +9,10 @@ starts again from the best point with a wide radius, free to go uphill once, unt
 is used.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +70,11 @@ def search_settings(dim: int, particle_dim: int = 2) -> Settings:
 
 
 class AskTell:
-    """A population interface: `es.tell(f(es.ask()))`.
+    """A population interface.
+
+        while not search.should_stop:
+            search.tell([f(x) for x in search.ask()])
+        x, loss = search.best
 
     Args:
         dim: Number of variables; may be left out if `x0` or `bounds` is given.
@@ -99,9 +105,9 @@ class AskTell:
     ) -> None:
         self._variables = variables(dim, x0, scale, bounds)
         self.dim = len(self._variables.start)
-        self.max_evals = EVALS_PER_DIM * self.dim if max_evals is None else int(max_evals)
-        if self.max_evals < 1:
-            raise ConfigError(f"AskTell: max_evals must be at least 1, got {max_evals}")
+        self.max_evals = _budget(max_evals, self.dim)
+        if target is not None and (not isinstance(target, Real) or math.isnan(target)):
+            raise ConfigError(f"AskTell: target must be a number, got {target!r}")
         self.target = target
         self._follow = radius if settings or radius else SuccessRadius()
         chosen = settings or search_settings(self.dim)
@@ -141,7 +147,7 @@ class AskTell:
 
         The search moves on when the last one is in. NaN counts as worse than everything.
         """
-        values = np.asarray(losses, dtype=np.float64)
+        values = _as_losses(losses)
         where = np.arange(len(self)) if indices is None else np.asarray(indices, dtype=np.intp)
         if values.shape != where.shape or values.ndim != 1:
             raise ObjectiveError(
@@ -157,6 +163,7 @@ class AskTell:
             self._finish_generation()
         self._note_best()
 
+    @property
     def should_stop(self) -> bool:
         """Whether the target is met, or the next generation would exceed the budget."""
         met = self.target is not None and self.best.loss <= self.target
@@ -261,8 +268,13 @@ class AskTell:
         """Go on from a saved state; start, scale and bounds must be the same.
 
         Raises:
-            CheckpointError: It belongs to another search.
+            CheckpointError: It belongs to another search, or is no state of one.
         """
+        missing = sorted(self.state_dict().keys() - saved.keys())
+        if missing:
+            raise CheckpointError(
+                f"AskTell: the state has no {missing[0]!r}; give what state_dict() returned"
+            )
         if not torch.equal(saved["variables"], self._variables.as_tensor()):
             raise CheckpointError(
                 "AskTell: the state was saved with another x0, scale or bounds; build the search "
@@ -279,3 +291,25 @@ class AskTell:
         self._checking = saved["checking"] is not None
         self._new_generation(saved["checking"][0].numpy() if self._checking else None)
         self._losses, self._told = saved["losses"].numpy().copy(), saved["told"].numpy().copy()
+
+
+def _budget(max_evals: int | None, dim: int) -> int:
+    if max_evals is None:
+        return EVALS_PER_DIM * dim
+    if not isinstance(max_evals, Real) or not 1 <= max_evals < math.inf:
+        raise ConfigError(f"AskTell: max_evals must be at least 1, got {max_evals!r}")
+    return int(max_evals)
+
+
+def _as_losses(losses: ArrayLike) -> Vector:
+    try:
+        values = np.asarray(losses, dtype=np.float64)
+        known = np.asarray(losses).dtype.kind not in "OSU"  # None and texts would be converted
+    except (TypeError, ValueError):
+        known = False
+    if not known:
+        raise ObjectiveError(
+            f"tell: losses must be numbers, got {repr(losses)[:80]}; tell NaN for a point that "
+            "failed"
+        )
+    return values

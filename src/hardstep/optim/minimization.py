@@ -2,27 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardstep.errors import ObjectiveError
+from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.blackbox import as_number
 from hardstep.optim.ask_tell import AskTell
 from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector
 
+OnError = Literal["raise", "worst"]
+
 
 @dataclass(frozen=True)
 class MinimizeResult:
-    """What `minimize` found; fields named as in scipy's `OptimizeResult`."""
+    """What `minimize` found; fields named as in scipy's `OptimizeResult`.
+
+    `success` says that the search came to its end with something to show for it: a finite value
+    was found, nobody interrupted it, and the target was met if there was one. Without a target
+    the end is that of the budget, so using it up is no failure.
+    """
 
     x: Vector
     fun: float
     nfev: int
     nit: int
-    success: bool  # a finite value was found, and the target was met if there was one
+    success: bool
     message: str
 
 
@@ -36,6 +43,7 @@ def minimize(
     vectorized: bool = False,
     max_evals: int | None = None,
     target: float | None = None,
+    on_error: OnError = "raise",
     settings: Settings | None = None,
     seed: int = 0,
 ) -> MinimizeResult:
@@ -51,11 +59,17 @@ def minimize(
         vectorized: Whether f takes many points at once.
         max_evals: Budget; 1,000 evaluations per variable by default.
         target: Stop once f is at least this good.
+        on_error: What to do when f raises an exception: `raise` lets it through, with the best
+            point so far in a note; `worst` ranks the point last and counts it in the message.
         settings: Plain PolyStep steps with these, instead of a search whose radius follows
             success (see `AskTell`).
         seed: Fixes every random draw.
+
+    Returns:
+        The best point found, also after Ctrl-C.
     """
     sign = -1.0 if maximize else 1.0
+    caller = _Caller(f, sign, vectorized, on_error)
     search = AskTell(
         x0=x0,
         scale=scale,
@@ -65,35 +79,106 @@ def minimize(
         settings=settings,
         seed=seed,
     )
-    while not search.should_stop():
+    interrupted = False
+    try:
+        while not search.should_stop:
+            caller.evaluate(search)
+    except KeyboardInterrupt:
+        interrupted = True
+    except Exception as error:
+        error.add_note(_note(search, sign))
+        raise
+    return _result(search, caller, interrupted)
+
+
+class _Caller:
+    """Calls the user's function, and remembers how that went."""
+
+    def __init__(
+        self, f: Callable[[Vector], Any], sign: float, vectorized: bool, on_error: OnError
+    ) -> None:
+        if not callable(f):
+            raise ConfigError(f"minimize: f must be a function of a vector, got {f!r}")
+        if on_error not in ("raise", "worst"):
+            raise ConfigError(f"minimize: on_error must be 'raise' or 'worst', got {on_error!r}")
+        if vectorized and on_error == "worst":
+            raise ConfigError(
+                "minimize: on_error='worst' needs a function of one point, since an exception of a "
+                "vectorized f does not say which point it is about; return NaN for it instead"
+            )
+        self.f, self.sign, self.vectorized, self.on_error = f, sign, vectorized, on_error
+        self.failures = 0
+        self.failure = ""  # the last one
+
+    def evaluate(self, search: AskTell) -> None:
+        """One generation; what was known when something came in between is told, too."""
         points = search.ask()
-        if vectorized:
-            values = np.asarray(f(points), dtype=np.float64)
-            if values.shape != (len(points),):
-                raise ObjectiveError(
-                    f"minimize: a vectorized f must return {(len(points),)} values for points "
-                    f"{points.shape}, got {values.shape}"
-                )
-        else:
-            values = np.array([as_number("f", f(point)) for point in points])
-        search.tell(sign * values)
-    return _result(search, sign)
+        if self.vectorized:
+            search.tell(self.sign * self._all(points))
+            return
+        values: list[float] = []
+        try:
+            for point in points:
+                values.append(self.sign * self._one(point))
+        finally:
+            search.tell(values, np.arange(len(values)))
+
+    def _all(self, points: Vector) -> Vector:
+        found = self.f(points)
+        try:
+            values = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ObjectiveError(
+                f"minimize: a vectorized f must return {(len(points),)} values, got "
+                f"{repr(found)[:80]}"
+            ) from error
+        if values.shape != (len(points),):
+            raise ObjectiveError(
+                f"minimize: a vectorized f must return {(len(points),)} values for points "
+                f"{points.shape}, got {values.shape}"
+            )
+        return values
+
+    def _one(self, point: Vector) -> float:
+        try:
+            value = self.f(point)
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            self.failures += 1
+            self.failure = f"{type(error).__name__}: {error}"
+            return np.nan
+        if isinstance(value, str):
+            raise ObjectiveError(f"f must return one number, got the text {value[:80]!r}")
+        return as_number("f", value)
 
 
-def _result(search: AskTell, sign: float) -> MinimizeResult:
+def _result(search: AskTell, caller: _Caller, interrupted: bool) -> MinimizeResult:
     found = bool(np.isfinite(search.best.loss))
     met = search.target is None or search.best.loss <= search.target
-    if not found:
+    if interrupted:
+        message = "interrupted"
+    elif not found:
         message = "no finite value was found"
     elif search.target is not None and met:
         message = "target reached"
     else:
         message = f"budget of {search.max_evals} evaluations used"
+    if caller.failures:
+        message += f"; f raised {caller.failures} times, the last time {caller.failure}"
     return MinimizeResult(
         x=search.best.x,
-        fun=sign * search.best.loss if found else float("nan"),
+        fun=caller.sign * search.best.loss if found else float("nan"),
         nfev=search.evaluations,
         nit=search.optimizer.steps,
-        success=found and met,
+        success=found and met and not interrupted,
         message=message,
     )
+
+
+def _note(search: AskTell, sign: float) -> str:
+    """What an exception of f would otherwise take with it."""
+    after = f"minimize: after {search.evaluations} evaluations"
+    if not np.isfinite(search.best.loss):
+        return f"{after} no finite value had been found"
+    return f"{after} the best value was {sign * search.best.loss!r} at x = {search.best.x.tolist()}"

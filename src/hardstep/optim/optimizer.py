@@ -26,6 +26,7 @@ from hardstep.evaluation import (
 )
 from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
+from hardstep.optim.arguments import check_evaluator, check_loss_fn, check_some_loss
 from hardstep.optim.coverage import Coverage, coverage
 from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
 from hardstep.optim.rules import Context, Tensors
@@ -58,10 +59,9 @@ class PolyStep:
         if not isinstance(settings, Settings | None):
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
-        self.seed = int(seed)
+        self.seed = seeds.checked(seed)
         self.evaluator: Evaluator = evaluator if evaluator is not None else Incremental()
-        if not callable(getattr(self.evaluator, "losses", None)):
-            raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
+        check_evaluator(self.evaluator)
         self.model = model if isinstance(model, nn.Module) else None
         self.tensors = trainable(model)
         layout = Layout(self.tensors)
@@ -131,10 +131,13 @@ class PolyStep:
         """
         started = time.perf_counter()
         before = self.evaluations
+        check_loss_fn(loss_fn)
         goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
         if not self._coast(goal):
             proposal = self.propose()
-            self.advance(proposal, self._evaluate(proposal, goal))
+            losses = self._evaluate(proposal, goal)
+            check_some_loss(losses, inputs)
+            self.advance(proposal, losses)
         assert self.report is not None
         self.report = replace(
             self.report,
@@ -282,10 +285,9 @@ class PolyStep:
         if len(proposal.rows):
             candidates = self.candidates(proposal)
             found = goal.losses(candidates)
-            if found.shape != (len(candidates),):
-                raise ObjectiveError(
-                    f"objective must return {len(candidates)} losses, got {tuple(found.shape)}"
-                )
+            shape = tuple(found.shape) if isinstance(found, Tensor) else repr(found)[:80]
+            if shape != (len(candidates),):
+                raise ObjectiveError(f"objective must return {len(candidates)} losses, got {shape}")
             losses[proposal.rows] = found.double().cpu().reshape(-1, *losses.shape[1:])
         return losses
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hardstep.errors import CheckpointError
 from hardstep.optim.coverage import Statistics
+from hardstep.optim.differences import differences
 from hardstep.optim.rules import Rule, RuleState
 from hardstep.solvers import Potentials
 
@@ -82,9 +83,10 @@ def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) 
             f"optimizer state has format {saved.get('format')!r}, this version reads {FORMAT}"
         )
     if saved["settings"] != settings:
+        found = "; ".join(differences(str(saved["settings"]), settings))
         raise CheckpointError(
-            "optimizer state was saved with other settings; build the optimizer with the same "
-            f"ones. Saved: {saved['settings']}. Here: {settings}"
+            f"optimizer state was saved with other settings (saved → now: {found}); build the "
+            "optimizer with the saved ones"
         )
     if saved["seed"] != seed:
         raise CheckpointError(

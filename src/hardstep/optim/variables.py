@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -44,13 +45,22 @@ def variables(
     return Variables(_start(x0, low, high), _scales(scale, low, high), low, high)
 
 
+def _numbers(name: str, value: ArrayLike) -> Vector:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"AskTell: {name} must be numbers, got {repr(value)[:80]}") from error
+
+
 def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> int:
+    if dim is not None and (not isinstance(dim, Real) or dim != int(dim)):
+        raise ConfigError(f"AskTell: dim must be a whole number, got {dim!r}")
     sizes = {
         name: size
         for name, size in (
             ("dim", dim),
-            ("x0", None if x0 is None else np.asarray(x0).size),
-            ("bounds", None if bounds is None else len(bounds)),
+            ("x0", None if x0 is None else _numbers("x0", x0).size),
+            ("bounds", None if bounds is None else len(np.atleast_1d(_numbers("bounds", bounds)))),
         )
         if size is not None
     }
@@ -62,7 +72,7 @@ def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> 
 def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
     if bounds is None:
         return np.full(dim, -np.inf), np.full(dim, np.inf)
-    pairs = np.asarray(bounds, dtype=np.float64)
+    pairs = _numbers("bounds", bounds)
     if pairs.shape != (dim, 2):
         raise ConfigError(
             f"AskTell: bounds must be a (low, high) pair per variable, got shape {pairs.shape}"
@@ -73,7 +83,13 @@ def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
 
 
 def _scales(scale: ArrayLike, low: Vector, high: Vector) -> Vector:
-    given = np.broadcast_to(np.asarray(scale, dtype=np.float64), low.shape)
+    sizes = _numbers("scale", scale)
+    if sizes.size not in (1, len(low)) or sizes.ndim > 1:
+        raise ConfigError(
+            f"AskTell: scale must be one number or one per variable ({len(low)}), got "
+            f"{sizes.size} of them"
+        )
+    given = np.broadcast_to(sizes, low.shape)
     if not ((given > 0) & np.isfinite(given)).all():
         raise ConfigError(f"AskTell: scale must be > 0 and finite, got {given.tolist()}")
     return np.where(np.isfinite(high - low), (high - low) / 4, given)
@@ -84,7 +100,7 @@ def _start(x0: ArrayLike | None, low: Vector, high: Vector) -> Vector:
         with np.errstate(invalid="ignore"):
             middle = (low + high) / 2
         return np.where(np.isfinite(middle), middle, np.clip(0.0, low, high))
-    start = np.asarray(x0, dtype=np.float64).reshape(-1).copy()
+    start = _numbers("x0", x0).reshape(-1).copy()
     if not ((start >= low) & (start <= high) & np.isfinite(start)).all():
         raise ConfigError(f"AskTell: x0 must be finite and within the bounds, got {start.tolist()}")
     return start

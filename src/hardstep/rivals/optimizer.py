@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
+from hardstep import seeds
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
 from hardstep.optim import Coverage, StepReport
@@ -48,7 +49,7 @@ class Rival(ABC):
                 f"{type(model).__name__}"
             )
         self.model = model if isinstance(model, nn.Module) else None
-        self.seed = int(seed)
+        self.seed = seeds.checked(seed)
         self.tensors = trainable(model)
         self.layout = Layout(self.tensors)
         self.steps = 0

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from numbers import Integral
 from typing import NamedTuple, Protocol
 
 import torch
@@ -177,7 +178,9 @@ def layer_budget(rows: int, columns: int, rank: int) -> int:
 
 
 def check_rank(name: str, rank: int) -> None:
-    """Refuse a rank below 1."""
+    """Refuse a rank that is no whole number, or below 1."""
+    if not isinstance(rank, Integral):
+        raise ConfigError(f"{name}: rank must be a whole number, got {rank!r}")
     if rank < 1:
         raise ConfigError(f"{name}: rank must be at least 1, got {rank}")
 

@@ -8,7 +8,7 @@ from typing import IO, Any, TextIO
 
 from hardstep.errors import ConfigError
 from hardstep.optim import StepReport
-from hardstep.training.checkpoints import replacing
+from hardstep.training.checkpoints import free_beside, replacing
 from hardstep.training.liveline import LiveLine
 from hardstep.training.run import Run, Score
 
@@ -51,9 +51,11 @@ class EarlyStopping(Callback):
 
 
 class JsonlLog(Callback):
-    """One JSON object per step and per validation, appended to a file.
+    """One JSON object per step and per validation, a line each.
 
-    A resumed run drops lines past the point it resumes from, so steps appear once.
+    A resumed run goes on with its file, less the lines past the point it resumes from, so that
+    steps appear once. A new run begins a new file; one that is there already is kept beside it,
+    as log.1.jsonl for log.jsonl.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -61,20 +63,30 @@ class JsonlLog(Callback):
         self._file: IO[str] | None = None
 
     def on_start(self, run: Run) -> None:
-        """Open the file, cut to the steps this run has really taken."""
+        """Open the file: this run's, cut to the steps it has really taken, or a new one."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if run.step:
+            self._cut(run.step)
+        elif self.path.exists() and self.path.stat().st_size:
+            aside = free_beside(self.path)
+            self.path.rename(aside)
+            run.say(f"{self.path} is the log of an earlier run, now kept as {aside}")
+        self._file = self.path.open("a")
+
+    def _cut(self, step: int) -> None:
+        """Drop what a session wrote after its last checkpoint."""
+        if not self.path.exists():
+            return
         kept = []
-        if run.step and self.path.exists():
-            for line in self.path.read_text().splitlines(keepends=True):
-                try:
-                    known = json.loads(line)["step"] <= run.step
-                except (ValueError, KeyError):
-                    continue  # a line cut short by a crash
-                if known:
-                    kept.append(line)
+        for line in self.path.read_text().splitlines(keepends=True):
+            try:
+                known = json.loads(line)["step"] <= step
+            except (ValueError, KeyError):
+                continue  # a line cut short by a crash
+            if known:
+                kept.append(line)
         with replacing(self.path) as temporary:
             temporary.write_text("".join(kept))
-        self._file = self.path.open("a")
 
     def _write(self, row: dict[str, Any]) -> None:
         assert self._file is not None

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,32 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def free_beside(path: Path) -> Path:
+    """The first of name.1.suffix, name.2.suffix, … that does not exist."""
+    names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+    return next(name for name in names if not name.exists())
+
+
+def check_place(path: Path | str, resume: bool) -> None:
+    """Look at a checkpoint's place before the first step, not when the first save fails.
+
+    Raises:
+        CheckpointError: A new run would replace a saved one, or nothing can be written there.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise CheckpointError(f"checkpoint {path} is a folder; name a file in it")
+    if file.exists() and not resume:
+        raise CheckpointError(
+            f"checkpoint {path} holds a run already; go on with it with resume=True, name another "
+            "path, or delete it"
+        )
+    there = next(p for p in file.absolute().parents if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        kind = "cannot be written to" if there.is_dir() else "is no folder"
+        raise CheckpointError(f"checkpoint {path} cannot be saved: {there} {kind}; name another")
 
 
 def save(path: Path | str, content: Mapping[str, Any]) -> None:

@@ -1,10 +1,11 @@
 """`fit`: train a model on batches, select on validation, survive interruptions."""
 
+import math
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from torch.nn import functional
 from hardstep import presets
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
-from hardstep.optim import PolyStep, StepReport, trainable
+from hardstep.optim import PolyStep, trainable
+from hardstep.optim.arguments import check_loss_fn
 from hardstep.training import checkpoints
+from hardstep.training.arguments import check_callbacks, check_optimizer
+from hardstep.training.batching import check_batches, check_target, check_tensors
 from hardstep.training.callbacks import Callback
 from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.limits import Limits, check_count
 from hardstep.training.run import Metric, Run, Score, follow_statistics, mean_score
+from hardstep.training.sight import check_sighted, look
 from hardstep.training.stream import Stream, split_batch
 
 INTERRUPTED = "interrupted"
@@ -39,6 +45,15 @@ class Validation:
     batches: Iterable[Any]
     metric: Metric | None = None
     every: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("Validation: every", self.every)
+        check_batches("valid", self.batches)
+        if not isinstance(self.metric, Metric | None):
+            raise ConfigError(
+                "Validation: metric must be ACCURACY or such as Metric('error', function), got "
+                f"{self.metric!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -79,59 +94,47 @@ def fit(
         steps: Optimizer steps.
         seconds: Wall-clock time, earlier sessions of a resumed run included.
         callbacks: What watches the run.
-        checkpoint: Where to save.
+        checkpoint: Where to save; a run that is saved there already is not replaced.
         resume: Go on from the checkpoint. With the same arguments the result is bit for bit
             that of an uninterrupted run.
 
     Returns:
         What happened. Ctrl-C ends the run after the step in progress and returns too.
+
+    Raises:
+        ConfigError: An argument makes no sense.
+        DataError: `train` or `valid` gave no batch.
+        ObjectiveError: No loss was finite, from the first step on.
+        CheckpointError: The checkpoint belongs to another run, or cannot be saved.
     """
-    if epochs is None and steps is None and seconds is None:
-        raise ConfigError("fit needs a limit: give epochs, steps or seconds")
+    limits = Limits(epochs, steps, seconds)
+    check_batches("train", train)
+    check_loss_fn(loss_fn)
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
     target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
-    total = _total_steps(train, epochs, steps)
+    total = limits.total_steps(train)
+    if optimizer is not None:
+        check_optimizer(optimizer, model)
     opt = optimizer or PolyStep(model, presets.general(total) if total else None)
-    if opt.model is not model:
-        raise ConfigError("fit: the optimizer was built for another model")
+    watching = check_callbacks(callbacks, validated=validation is not None)
+    stream = Stream(train, opt.seed)
     run = Run(model, opt, validation.metric if validation else None, total)
+    run.stream = stream.identity()
+    if target is not None:
+        checkpoints.check_place(target.path, resume)
     if resume:
         if target is None:
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
         run.load_state_dict(checkpoints.load(target.path))
-    session = _Session(run, loss_fn, validation, list(callbacks), target)
-    run.listeners = [callback.on_message for callback in callbacks]
-    limits = _Limits(epochs, steps, seconds)
+    session = _Session(run, loss_fn, validation, watching, target)
+    run.listeners = [callback.on_message for callback in watching]
     with _interruptible(run):
-        session.go(Stream(train, opt.seed), limits)
+        session.go(stream, limits)
     if run.best_weights:
         model.load_state_dict(run.best_weights)
     return FitResult(
         run.step, opt.evaluations, run.seconds, run.best, list(run.history), run.stopped
     )
-
-
-@dataclass(frozen=True)
-class _Limits:
-    epochs: int | None
-    steps: int | None
-    seconds: float | None
-
-    def reached(self, run: Run) -> bool:
-        return (
-            (self.epochs is not None and run.epoch >= self.epochs)
-            or (self.steps is not None and run.step >= self.steps)
-            or (self.seconds is not None and run.seconds >= self.seconds)
-        )
-
-
-def _total_steps(train: Iterable[Any], epochs: int | None, steps: int | None) -> int:
-    """Steps the run will take if nothing stops it, 0 if that is not known."""
-    known = [steps] if steps is not None else []
-    if epochs is not None and isinstance(train, Sized):
-        with suppress(TypeError):  # a DataLoader of an iterable dataset has a len that raises
-            known.append(epochs * len(train))
-    return min(known) if known else 0
 
 
 class _Session:
@@ -152,7 +155,7 @@ class _Session:
         self.checkpoint = checkpoint
         self._saved_at = time.perf_counter()
 
-    def go(self, stream: Stream, limits: _Limits) -> None:
+    def go(self, stream: Stream, limits: Limits) -> None:
         """Step until a limit, a callback or the user says stop."""
         run = self.run
         for callback in self.callbacks:
@@ -174,13 +177,17 @@ class _Session:
     def _step(self, batch: Any) -> None:
         run = self.run
         inputs, target = split_batch(batch)
-        run.optimizer.step(inputs, target, self.loss_fn)
+        check_target(batch, target, self.loss_fn)
+        try:
+            run.optimizer.step(inputs, target, self.loss_fn)
+        except TypeError as error:
+            check_tensors(inputs, target, error)
+            raise
         follow_statistics(run.model, inputs)
         run.batch += 1
         report = run.optimizer.report
         assert report is not None
-        if run.step == 1:
-            self._check_start(report)
+        look(run, report)
         for callback in self.callbacks:
             callback.on_step(run, report)
         every = self.validation.every if self.validation else None
@@ -188,16 +195,6 @@ class _Session:
             self._validate()
         if self.checkpoint and self._due(self.checkpoint):
             self._save()
-
-    def _check_start(self, report: StepReport) -> None:
-        """Say it when the first step saw nothing."""
-        if report.dead_share == 1.0:
-            self.run.say(
-                f"Dead start: every probe of the first step returned the same loss "
-                f"({report.loss:.4g}), so nothing can move. The probes (radius "
-                f"{report.probe_radius:g}) do not reach a change, or the network is silent "
-                "(no unit fires): enlarge probe_radius, or scale up the initial weights."
-            )
 
     def _epoch_end(self) -> None:
         if self.validation and self.validation.every is None:
@@ -208,6 +205,11 @@ class _Session:
         run, metric = self.run, self.validation.metric
         function = metric.function if metric else self.loss_fn
         score = run.record(mean_score(run.model, self.validation.batches, function))
+        if math.isnan(score.value) and not any(math.isnan(s.value) for s in run.history[:-1]):
+            run.say(
+                f"Validation at step {run.step}: the {metric.name if metric else 'loss'} is NaN, "
+                "which counts as worse than any number; check the batches of valid."
+            )
         for callback in self.callbacks:
             callback.on_validation(run, score)
         if self.checkpoint and self.checkpoint.at_validations:
@@ -220,6 +222,8 @@ class _Session:
         if self.validation and run.stopped != INTERRUPTED and fresh and run.step:
             self._validate()
         self._save()
+        if run.stopped != INTERRUPTED:
+            check_sighted(run)
 
     def _due(self, checkpoint: Checkpoint) -> bool:
         return time.perf_counter() - self._saved_at >= checkpoint.every_seconds

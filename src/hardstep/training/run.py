@@ -9,8 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardstep.errors import CheckpointError, DataError
 from hardstep.evaluation import call_model, isolated
+from hardstep.evaluation.blackbox import as_number
 from hardstep.optim.trainable import Trainable
+from hardstep.training.batching import check_target
+from hardstep.training.resuming import check_stream, check_weights, with_way_out
 from hardstep.training.stream import split_batch
 
 
@@ -75,6 +79,9 @@ class Run:
     best: Score | None = None
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     stopped: str = ""  # why, once it has
+    sighted: bool = False  # whether a step has had a finite loss
+    blind_steps: int = 0  # steps without one
+    stream: dict[str, Any] = field(default_factory=dict)  # what identifies the batches
     seconds_before: float = 0.0
     cpu_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)
@@ -135,18 +142,34 @@ class Run:
             "cpu_seconds": self.cpu_seconds,
             "stopped": self.stopped,
             "total_steps": self.total_steps,
+            "sighted": self.sighted,
+            "blind_steps": self.blind_steps,
+            "stream": self.stream,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on where the saved run was."""
+        """Go on where the saved run was.
+
+        Raises:
+            CheckpointError: It is a run of another model, optimizer or stream of batches.
+        """
+        check_weights(self.model, saved["model"])
+        check_stream(self.stream, saved.get("stream", {}))  # not in older checkpoints
+        try:
+            self.optimizer.load_state_dict(saved["optimizer"])
+        except CheckpointError as error:
+            planned = int(saved.get("total_steps", 0))
+            raise with_way_out(error, self.total_steps, planned) from error
         self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
         self.best_weights = dict(saved["best_weights"])
         self.best = None if saved["best"] is None else Score(*saved["best"])
         self.history = [Score(*row) for row in saved["history"]]
         self.epoch, self.batch = int(saved["epoch"]), int(saved["batch"])
         self.seconds_before = float(saved["seconds"])
         self.cpu_before = float(saved.get("cpu_seconds", 0.0))  # not in checkpoints before 0.2
+        # Neither is in older checkpoints, whose runs are not refused for it.
+        self.sighted = bool(saved.get("sighted", True))
+        self.blind_steps = int(saved.get("blind_steps", 0))
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
 
 
@@ -161,18 +184,28 @@ def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[..., Tensor]) -> float:
-    """A per-batch mean, averaged over all examples; the model runs in evaluation mode."""
+    """A per-batch mean, averaged over all examples; the model runs in evaluation mode.
+
+    Raises:
+        DataError: There is no batch.
+    """
     total, count = 0.0, 0
     with isolated(model):
         model.eval()
         for batch in batches:
             inputs, target = split_batch(batch)
+            check_target(batch, target, function)
             output = call_model(model, inputs)
             size = _batch_size(inputs)
             value = function(output) if target is None else function(output, target)
-            total += float(value) * size
+            total += as_number("metric", value) * size
             count += size
-    return total / count if count else math.nan
+    if not count:
+        raise DataError(
+            "there is no example to score: pass a list, a DataLoader or another object that can "
+            "be iterated anew at each validation, not a generator"
+        )
+    return total / count
 
 
 @torch.no_grad()

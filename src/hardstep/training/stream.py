@@ -3,11 +3,13 @@
 Any iterable of batches will do. While it produces a batch it sees torch random numbers
 derived from (seed, epoch), so a shuffling `DataLoader` gives the same order after a restart,
 and the caller's generators are left alone. A loader with a generator of its own has it
-reseeded each epoch from the seed it came with. Randomness from elsewhere (numpy, `random`)
-is not controlled: batches drawn with it are not the same after a resume.
+reseeded each epoch from the seed it came with, and gets it back as it was. Randomness from
+elsewhere (numpy, `random`) is not controlled: batches drawn with it are not the same after a
+resume.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -26,6 +28,18 @@ class Stream:
         self._own = own if isinstance(own, torch.Generator) else None
         self._own_seed = own.initial_seed() if isinstance(own, torch.Generator) else 0
 
+    def identity(self) -> dict[str, Any]:
+        """What tells these batches from others, as far as they say; saved with a run."""
+        known: dict[str, Any] = {
+            name: int(value)
+            for name in ("batch_size", "seed", "shuffle")
+            if isinstance(value := getattr(self.batches, name, None), int)
+        }
+        if self._own is not None:
+            known["generator seed"] = self._own_seed
+        num = num_batches(self.batches)
+        return known if num is None else known | {"number of batches": num}
+
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[Any]:
         """The batches of an epoch after the first `skip`.
 
@@ -36,8 +50,23 @@ class Stream:
             set_epoch = getattr(holder, "set_epoch", None)
             if set_epoch is not None:
                 set_epoch(epoch)
-        if self._own is not None:
-            self._own.manual_seed(seeds.derive(self.seed, "loader", self._own_seed, epoch))
+        with self._reseeded(epoch):
+            yield from self._after(skip, epoch)
+
+    @contextmanager
+    def _reseeded(self, epoch: int) -> Iterator[None]:
+        """The loader's own generator, if it has one, as this epoch needs it; then as found."""
+        if self._own is None:
+            yield
+            return
+        found = self._own.get_state()
+        self._own.manual_seed(seeds.derive(self.seed, "loader", self._own_seed, epoch))
+        try:
+            yield
+        finally:
+            self._own.set_state(found)
+
+    def _after(self, skip: int, epoch: int) -> Iterator[Any]:
         state = seeds.generator(self.seed, "data", epoch).get_state()
         count = 0
         for batch in _under(state, self.batches):
@@ -64,6 +93,14 @@ def _under(state: torch.Tensor, batches: Iterable[Any]) -> Iterator[Any]:
                 return
             state = torch.get_rng_state()
         yield batch
+
+
+def num_batches(batches: object) -> int | None:
+    """Batches of an epoch, if they have a number."""
+    if isinstance(batches, Sized):
+        with suppress(TypeError):  # a DataLoader of an iterable dataset has a len that raises
+            return len(batches)
+    return None
 
 
 def split_batch(batch: Any) -> tuple[Any, Any]:
