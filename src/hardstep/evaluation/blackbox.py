@@ -61,7 +61,7 @@ def as_number(name: str, value: Any) -> float:
     """A Python float from a float, a 0-d tensor or array."""
     try:
         size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)
-        if size == 1:
+        if size == 1 and not isinstance(value, str | bytes):
             return float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError):
         pass
