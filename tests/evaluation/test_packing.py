@@ -1,5 +1,7 @@
 """Kernels that pack the examples a candidate changes: the losses of those that do not."""
 
+from importlib import import_module
+
 import llvmlite.binding as llvm
 import pytest
 import torch
@@ -81,7 +83,8 @@ def test_registers_are_rearranged_by_the_processors_own_instruction(
     """Assembled for either kind of processor, whatever this one is."""
     with_features(monkeypatch, **dict.fromkeys(features, True))
     texts = []
-    monkeypatch.setattr("hardstep.evaluation.fused.plan.compiled", lambda text: None)
+    planning = import_module("hardstep.evaluation.fused.plan")
+    monkeypatch.setattr(planning, "compiled", lambda text: None)
     monkeypatch.setattr(
         "hardstep.evaluation.fused.kernel.call", lambda text, *_: texts.append(text)
     )
