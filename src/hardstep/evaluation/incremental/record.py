@@ -32,6 +32,7 @@ _EXITS = {
 # These read tensors inside a list without an operation.
 _MAKERS = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 _SPLITS = {torch.tensor_split, torch.Tensor.tensor_split}
+_READERS = _MAKERS | _SPLITS
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
 
@@ -296,6 +297,13 @@ def _holds_tensors(value: Any) -> bool:
     return any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
 
 
+def _check_reader(func: Any, given: tuple[Any, ...]) -> None:
+    if func in _MAKERS and any(_holds_tensors(value) for value in given):
+        raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
+    if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
+        raise Refused("the forward pass splits where the values of a tensor say")
+
+
 def _within(index: Tensor, num: int) -> bool:
     """Whether every index is one of `num`; looked at without being seen."""
     with torch._C._DisableTorchDispatch():
@@ -312,11 +320,8 @@ class _NoExits(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _EXITS:
             raise Refused(f"the forward pass leaves torch through {func.__name__}")
-        given = (*args, *(kwargs or {}).values())
-        if func in _MAKERS and any(_holds_tensors(value) for value in given):
-            raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
-        if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
-            raise Refused("the forward pass splits where the values of a tensor say")
+        if func in _READERS:
+            _check_reader(func, (*args, *(kwargs or {}).values()))
         if func is torch._C._nn.one_hot and len(args) == 2 and _within(*args):
             # Torch's own reads the largest index to check it, which looks like a branch.
             classes = torch.arange(args[1], device=args[0].device)

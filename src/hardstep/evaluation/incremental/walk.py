@@ -1,6 +1,7 @@
 """Carrying changes through a record, operation by operation."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -171,9 +172,14 @@ def _reached(written: Record, sources: list[int]) -> list[Node]:
     return found
 
 
+@cache
+def _chooses_its_shape(func: Any) -> bool:
+    return torch.Tag.dynamic_output_shape in getattr(func, "tags", ())
+
+
 def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
     """Whether values that depend on the sources decide how much there is of the result."""
-    if torch.Tag.dynamic_output_shape not in getattr(node.func, "tags", ()):
+    if not _chooses_its_shape(node.func):
         return False
     if node.name != "index":
         return True
