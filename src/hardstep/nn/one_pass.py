@@ -25,6 +25,8 @@ def step(
     current: Tensor, membrane: Tensor | None, decay: float, threshold: float
 ) -> Stepped | None:
     """Spikes and the next membrane; nothing where torch has to do it."""
+    if _is_watched():  # before any look at a tensor, which would be watched, too
+        return None
     level = max(_functorch.maybe_get_level(t) for t in (current, membrane) if t is not None)
     if level > 0:
         return _batched(level, current, membrane, decay, threshold)
@@ -34,8 +36,6 @@ def step(
         alike = membrane.shape == current.shape and membrane.dtype == current.dtype
         if not (alike and _is_ours(membrane)):
             return None
-    if _is_watched():
-        return None
     spikes, after = torch.empty_like(current), torch.empty_like(current)
     _run(current, membrane, spikes, after, _constants(current.dtype, decay, threshold))
     return spikes, after
