@@ -7,7 +7,7 @@ from torch import nn
 
 from hardstep import Length, PolyStep, presets, tasks
 from hardstep import nn as hard
-from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
+from hardstep.cli.diagnose import DiagnoseOptions, conclusion, run_diagnose
 from hardstep.data import Batches
 from hardstep.errors import ConfigError
 from hardstep.schedules import Cosine
@@ -45,8 +45,9 @@ def test_the_recommendation_trains_what_a_wrong_radius_does_not(factor):
     stuck = scaled(factor)
     assert trained(stuck) <= 0.20
     found = diagnosed(stuck)
-    radius = Length(Cosine(found.step_radius, 0.03 * found.step_radius, STEPS))
-    assert trained(found.settings.changed(step_radius=radius)) >= 0.85
+    step = found.recommended.step_radius.at(0, 1.0)
+    radius = Length(Cosine(step, 0.03 * step, STEPS))
+    assert trained(found.recommended.changed(step_radius=radius)) >= 0.85
     assert "took the loss on other examples" in found.reasons[-1]
 
 
@@ -76,7 +77,7 @@ def test_shares_are_those_of_a_staircase_in_one_dimension():
     found = diagnose(Floor(), [batch, batch], lambda out, _: out, settings)
     assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
     assert "plateau is wider than the reach" in found.reasons[0]
-    assert found.probe_radius > 1.0
+    assert found.recommended.probe_radius.at(0, 1.0) > 1.0
     by_radius = {probed.probe_radius: probed for probed in found.sweep}
     assert by_radius[SWEEP[-1]].dead_rows == 0.0
 
@@ -96,6 +97,37 @@ def test_a_loss_that_no_parameter_reaches_is_refused():
         diagnose(model, [batch, batch], lambda out, _: 0 * out.sum(), presets.general(10))
 
 
+def test_nothing_is_recommended_where_no_trial_lowers_the_loss():
+    """A bowl, from its bottom: every probe sees differences, every step goes up."""
+
+    class Bowl(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = nn.Parameter(torch.zeros(40))
+
+        def forward(self, inputs):
+            return (self.x**2).sum() + 0 * inputs.sum()
+
+    batch = Batch(torch.zeros(1), torch.zeros(1))
+    seen = []
+    settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
+    found = diagnose(Bowl(), [batch, batch], lambda out, _: out, settings, watch=seen.append)
+    assert found.recommended is None
+    assert found.reasons[-1].startswith("no radius helps: at probe radius ")
+    assert tuple(seen) == found.sweep
+    assert conclusion(found).endswith("recommended: no other radii or temperature")
+
+
+def test_the_command_shows_every_radius_and_what_it_recommends(capsys):
+    assert run_diagnose(DiagnoseOptions("mlp", probe_radius=1e-4)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [float(line.split()[0]) for line in lines[1 : len(SWEEP) + 1]] == [
+        float(f"{radius:.3g}") for radius in SWEEP
+    ]
+    assert lines[-1].startswith("recommended: temperature ")
+    assert "probe radius" in lines[-1]
+
+
 def test_the_command_prints_json_and_draws(tmp_path, capsys):
     picture = tmp_path / "flat.png"
     options = DiagnoseOptions("mlp", probe_radius=1e-4, picture=picture, json=True)
@@ -103,4 +135,5 @@ def test_the_command_prints_json_and_draws(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["here"]["probe_radius"] == 1e-4
     assert len(found["sweep"]) == len(SWEEP)
+    assert found["recommended"]["probe_radius"] in SWEEP
     assert picture.stat().st_size > 1000

@@ -13,11 +13,15 @@ from hardstep.cli.evaluate import opened, restore
 from hardstep.cli.outputs import check_picture
 from hardstep.data import Batches
 from hardstep.optim import Settings
-from hardstep.schedules import Length
+from hardstep.schedules import Length, temperature_at
 from hardstep.tasks.rehearsal import rehearse_with
 from hardstep.theory.diagnosis import Batch, Diagnosis, Probed, diagnose
 
 NUM_BATCHES = 4  # three to step on, one to judge by
+HEAD = (
+    f"{'probe radius':>14}{'flat pairs':>12}{'dead rows':>11}{'crossed':>9}"
+    f"{'difference':>12}{'saturated':>11}{'trial loss':>12}"
+)
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,16 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     examples = Batches(train, size, options.seed)
     batches = [Batch(*pair) for pair in islice(iter(examples), NUM_BATCHES)]
     settings = _settings(task.settings(task.steps), options)
-    found = diagnose(model, batches, task.loss_fn, settings, options.seed)
+    if not options.json:
+        print(HEAD)
+    watch = _silent if options.json else _show
+    found = diagnose(model, batches, task.loss_fn, settings, options.seed, watch)
     if options.picture is not None:
         from hardstep.theory.pictures import draw_flat_pairs
 
         options.picture.parent.mkdir(parents=True, exist_ok=True)
         draw_flat_pairs(options.picture, task.title, found.sweep, found.here)
-    if options.json:
-        print(json.dumps(_as_dict(found)))
-    else:
-        print(_table(found))
+    print(json.dumps(_as_dict(found)) if options.json else conclusion(found))
     return 0
 
 
@@ -74,27 +78,40 @@ def _settings(settings: Settings, options: DiagnoseOptions) -> Settings:
     return settings.changed(**changes)
 
 
-def _table(found: Diagnosis) -> str:
-    head = (
-        f"{'probe radius':>14}{'flat pairs':>12}{'dead rows':>11}{'crossed':>9}"
-        f"{'difference':>12}{'saturated':>11}{'trial loss':>12}"
-    )
-    lines = [head, *(_line(probed, found) for probed in found.sweep), "at the present setting:"]
-    lines += [_line(found.here, found), "", *(f"- {reason}" for reason in found.reasons), ""]
-    lines.append(
-        f"recommended: temperature {found.settings.temperature:.3g}, step radius "
-        f"{found.step_radius:.3g}, probe radius {found.probe_radius:.3g}"
-    )
-    return "\n".join(lines)
+def _show(probed: Probed) -> None:
+    print(_line(probed), flush=True)  # a sweep takes a while on large models
 
 
-def _line(probed: Probed, found: Diagnosis) -> str:
+def _silent(probed: Probed) -> None:
+    pass
+
+
+def conclusion(found: Diagnosis) -> str:
+    """What the table shows, in words, and what to do about it."""
+    lines = ["at the present setting:", _line(found.here), ""]
+    lines += [*(f"- {reason}" for reason in found.reasons), ""]
+    if found.recommended is None:
+        return "\n".join([*lines, "recommended: no other radii or temperature"])
+    values = _values(found.recommended)
+    named = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in values.items())
+    return "\n".join([*lines, f"recommended: {', '.join(named)}"])
+
+
+def _line(probed: Probed) -> str:
     trial = "–" if math.isnan(probed.trial_loss) else f"{probed.trial_loss:.3f}"
-    mark = "  <" if probed.probe_radius == found.probe_radius else ""
     return (
         f"{probed.probe_radius:>14.3g}{probed.flat_pairs:>12.1%}{probed.dead_rows:>11.1%}"
-        f"{probed.crossed:>9.1%}{probed.spread:>12.3g}{probed.saturated:>11.1%}{trial:>12}{mark}"
+        f"{probed.crossed:>9.1%}{probed.spread:>12.3g}{probed.saturated:>11.1%}{trial:>12}"
     )
+
+
+def _values(settings: Settings) -> dict[str, float]:
+    """What is recommended, as numbers."""
+    return {
+        "temperature": temperature_at(settings.temperature, 0),
+        "step_radius": settings.step_radius.at(0, 1.0),
+        "probe_radius": settings.probe_radius.at(0, 1.0),
+    }
 
 
 def _as_dict(found: Diagnosis) -> dict[str, Any]:
@@ -105,10 +122,6 @@ def _as_dict(found: Diagnosis) -> dict[str, Any]:
         "here": plain(found.here),
         "sweep": [plain(probed) for probed in found.sweep],
         "loss": found.loss,
-        "recommended": {
-            "temperature": found.settings.temperature,
-            "step_radius": found.step_radius,
-            "probe_radius": found.probe_radius,
-        },
+        "recommended": None if found.recommended is None else _values(found.recommended),
         "reasons": list(found.reasons),
     }

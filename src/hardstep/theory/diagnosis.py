@@ -9,9 +9,9 @@ on a copy, and what they do to the loss on other examples decides between radii.
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,18 +49,8 @@ class Diagnosis:
     sweep: tuple[Probed, ...]
     loss: float  # on other examples, before any step
     temperature: float
-    settings: Settings  # with the recommended temperature and radii, constant over a run
+    recommended: Settings | None  # constant over a run; nothing if no trial lowered the loss
     reasons: tuple[str, ...]
-
-    @property
-    def probe_radius(self) -> float:
-        """Recommended, as a length."""
-        return self.settings.probe_radius.at(0, 1.0)
-
-    @property
-    def step_radius(self) -> float:
-        """Recommended, as a length."""
-        return self.settings.step_radius.at(0, 1.0)
 
 
 class Batch(NamedTuple):
@@ -76,6 +66,7 @@ def diagnose(
     loss_fn: LossFunction,
     settings: Settings,
     seed: int = 0,
+    watch: Callable[[Probed], None] = lambda probed: None,
 ) -> Diagnosis:
     """Probe a model as it is; nothing of it is changed.
 
@@ -85,6 +76,7 @@ def diagnose(
         loss_fn: Of (output, target).
         settings: Of the run; temperature and radii are taken at its first step.
         seed: Of the sample and the trials.
+        watch: Called with every radius of the sweep as it is done.
     """
     if len(batches) < 2:
         raise ConfigError(f"diagnose needs at least two batches, got {len(batches)}")
@@ -93,7 +85,10 @@ def diagnose(
     plain = settings.changed(rules=(), temperature=temperature)
     trial = _Trial(model, tuple(batches), loss_fn, plain, seed)
     here = trial.probe(present)
-    sweep = tuple(trial.judged(trial.probe(radius)) for radius in SWEEP)
+    sweep = []
+    for radius in SWEEP:
+        sweep.append(trial.judged(trial.probe(radius)))
+        watch(sweep[-1])
     before = trial.held_out(model)
     best = min(sweep, key=lambda p: math.inf if math.isnan(p.trial_loss) else p.trial_loss)
     if math.isnan(best.trial_loss):
@@ -101,14 +96,19 @@ def diagnose(
             f"diagnose: no probe between {SWEEP[0]:g} and {SWEEP[-1]:g} changes the loss; check "
             "that the loss depends on the parameters searched"
         )
-    recommended = settings.changed(
-        temperature=COLD * best.spread,
-        probe_radius=Length(best.probe_radius),
-        step_radius=Length(STEP_SHARE * best.probe_radius),
-    )
     step = length_at("step_radius", settings.step_radius, 0, temperature)
-    reasons = tuple(_reasons(here, best, before, temperature, step))
-    return Diagnosis(here, sweep, before, temperature, recommended, reasons)
+    reasons = _reasons(here, best, before, temperature, step)
+    recommended = settings.changed(**_judged_by(best)) if best.trial_loss < before else None
+    return Diagnosis(here, tuple(sweep), before, temperature, recommended, tuple(reasons))
+
+
+def _judged_by(probed: Probed) -> dict[str, Any]:
+    """The settings of trial steps at a radius."""
+    return {
+        "temperature": COLD * probed.spread,
+        "probe_radius": Length(probed.probe_radius),
+        "step_radius": Length(STEP_SHARE * probed.probe_radius),
+    }
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,7 @@ class _Trial:
         if probed.dead_rows > DEAD or not probed.spread > 0:
             return probed
         model = copy.deepcopy(self.model)
-        settings = self.settings.changed(
-            temperature=COLD * probed.spread,
-            probe_radius=Length(probed.probe_radius),
-            step_radius=Length(STEP_SHARE * probed.probe_radius),
-        )
-        optimizer = PolyStep(model, settings, seed=self.seed)
+        optimizer = PolyStep(model, self.settings.changed(**_judged_by(probed)), seed=self.seed)
         for step in range(TRIAL_STEPS):
             batch = self.batches[step % (len(self.batches) - 1)]
             optimizer.step(*batch, self.loss_fn)
@@ -212,10 +207,15 @@ def _reasons(
         texts.append(
             f"steps of {step:.3g} go farther than the probes of {here.probe_radius:.3g} have looked"
         )
-    texts.append(
+    tried = (
         f"at probe radius {best.probe_radius:.3g}, step radius "
         f"{STEP_SHARE * best.probe_radius:.3g} and temperature {COLD * best.spread:.3g}, "
         f"{TRIAL_STEPS} steps took the loss on other examples from {before:.3g} to "
         f"{best.trial_loss:.3g}"
     )
-    return texts
+    if not best.trial_loss < before:
+        tried = (
+            f"no radius helps: {tried}, and that is the best of them; the model may be trained "
+            "already, or need larger batches or another subspace"
+        )
+    return [*texts, tried]

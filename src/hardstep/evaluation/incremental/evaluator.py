@@ -7,6 +7,9 @@ Per step: record one base forward pass. Per block of parameters, the first of th
                  columns, then as rows that differ, and as whole values where no rule applies
     fallback     batches of whole forward passes, for what cannot be followed
 
+The first losses that a block gets in either of the first two ways are compared with those of plain
+forward passes, which take over should they differ (`comparison`).
+
 `notes` says which one a block took, `explain` also why and what it costs.
 """
 
@@ -24,9 +27,11 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explained, forward_cost
 from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, nbytes, operations, plan
 from hardstep.evaluation.incremental.changes import Change, Stacked
+from hardstep.evaluation.incremental.comparison import contradiction, report
 from hardstep.evaluation.incremental.record import Record, Refused, record
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes, halving
+from hardstep.evaluation.onebyone import OneByOne
 from hardstep.subspaces import BoundSubspace
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every row of it changed
@@ -45,6 +50,11 @@ class _Step:
     record: Record
     tables: Tables
 
+    @property
+    def base(self) -> Tensor:
+        """The base's loss."""
+        return self.record.values[self.record.result]
+
     def walk(self, span: Span) -> Walk:
         """The part of the record that a block reaches."""
         names = self.candidates.subspace.blocks[span.block].names
@@ -61,6 +71,8 @@ class _Known:
 
     plans: dict[_Key, Plan | str] = field(default_factory=dict)
     peaks: dict[_Key, int] = field(default_factory=dict)  # bytes of one followed candidate
+    compared: set[tuple[_Key, str]] = field(default_factory=set)  # with plain forward passes
+    wrong: dict[_Key, str] = field(default_factory=dict)  # how followed losses differed
 
 
 class Incremental:
@@ -138,24 +150,50 @@ class Incremental:
     def _span(self, step: _Step, span: Span) -> tuple[Tensor, str]:
         """Losses of a block, and how they were found or why they had to be found otherwise."""
         try:
-            walk = step.walk(span)
-            planned = self._plan(step, walk, span)
-            if isinstance(planned, Plan):
-                found = self._fused(step, walk, planned, span)
-                if found is not None:
-                    return found, FUSED
-            return self._followed(step, walk, span), FOLLOWED
+            fast = self._fast(step, span)
         except Refused as refusal:
             reason = str(refusal)
+        else:
+            if fast is not None:
+                return fast
+            wrong = self._remembered(step).wrong[step.key(span)]
+            return OneByOne().losses(step.candidates, step.problem, [span]), wrong
         # Not inside `except`: the exception would keep the refused attempt's values alive.
         return self.fallback.losses(step.candidates, step.problem, [span]), reason
+
+    def _fast(self, step: _Step, span: Span) -> tuple[Tensor, str] | None:
+        """Losses by the first way that applies; nothing if plain forward passes contradict it."""
+        if step.key(span) in self._remembered(step).wrong:
+            return None
+        walk = step.walk(span)
+        planned = self._plan(step, walk, span)
+        if isinstance(planned, Plan):
+            found = self._fused(step, walk, planned, span)
+            if found is not None and self._holds(step, span, FUSED, found):
+                return found, FUSED
+        found = self._followed(step, walk, span)
+        return (found, FOLLOWED) if self._holds(step, span, FOLLOWED, found) else None
+
+    def _holds(self, step: _Step, span: Span, way: str, losses: Tensor) -> bool:
+        """Whether a block's first losses by a way are those of plain forward passes."""
+        known, key = self._remembered(step), step.key(span)
+        if (key, way) in known.compared:
+            return True
+        known.compared.add((key, way))
+        losses = self._with_digits(step, span, losses)
+        wrong = contradiction(step.candidates, step.problem, span, losses, step.base)
+        if wrong is None:
+            return True
+        report(step.candidates.subspace.blocks[span.block].names, way, wrong)
+        (known.plans if way == FUSED else known.wrong)[key] = f"a wrong {way} loss: {wrong}"
+        return False
 
     def _with_digits(self, step: _Step, span: Span, losses: Tensor) -> Tensor:
         """Losses, with those that are tiny beside the base's from whole forward passes.
 
         They are differences from the base's, and by then half of the digits are lost.
         """
-        base = step.record.values[step.record.result]
+        base = step.base
         if not base.is_floating_point():
             return losses
         limit = float(base.abs()) * torch.finfo(base.dtype).eps ** 0.5
