@@ -63,6 +63,7 @@ def test_wrong_rules_give_way_to_plain_forward_passes(problem, monkeypatch):
     assert torch.equal(losses, plain)
     assert torch.equal(objective.losses(candidates), plain)
     assert all(note.startswith("a wrong incremental loss: ") for note in evaluator.notes.values())
+    assert {row.path for row in evaluator.explain(candidates, problem).rows} == {"one at a time"}
 
 
 def test_what_a_model_hides_from_the_record_is_found_out(problem):

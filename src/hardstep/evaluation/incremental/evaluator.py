@@ -273,6 +273,8 @@ class Incremental:
     def _verdict(self, step: _Step, span: Span) -> Verdict:
         """Evaluate some candidates of a block and say how it was done."""
         _, note = self._span(step, span)
+        if step.key(span) in self._remembered(step).wrong:
+            return Verdict("one at a time", note, OneByOne().tile, Cost())
         if note not in (FUSED, FOLLOWED):
             return self.fallback.described(step.candidates, step.problem, span, note)
         walk = step.walk(span)
