@@ -56,7 +56,7 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     settings = _settings(task.settings(task.steps), options)
     if not options.json:
         print(HEAD)
-    watch = _silent if options.json else _show
+    watch = None if options.json else _show
     found = diagnose(model, batches, task.loss_fn, settings, options.seed, watch)
     if options.picture is not None:
         from hardstep.theory.pictures import draw_flat_pairs
@@ -80,10 +80,6 @@ def _settings(settings: Settings, options: DiagnoseOptions) -> Settings:
 
 def _show(probed: Probed) -> None:
     print(_line(probed), flush=True)  # a sweep takes a while on large models
-
-
-def _silent(probed: Probed) -> None:
-    pass
 
 
 def conclusion(found: Diagnosis) -> str:

@@ -29,6 +29,10 @@ class Span:
         for start in range(self.start, self.end, size):
             yield Span(self.block, start, min(start + size, self.end))
 
+    def singles(self, places: Iterable[int]) -> list["Span"]:
+        """The candidates at these places of this span, one by one."""
+        return [Span(self.block, self.start + n, self.start + n + 1) for n in places]
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:

@@ -66,7 +66,7 @@ def diagnose(
     loss_fn: LossFunction,
     settings: Settings,
     seed: int = 0,
-    watch: Callable[[Probed], None] = lambda probed: None,
+    watch: Callable[[Probed], None] | None = None,
 ) -> Diagnosis:
     """Probe a model as it is; nothing of it is changed.
 
@@ -88,7 +88,8 @@ def diagnose(
     sweep = []
     for radius in SWEEP:
         sweep.append(trial.judged(trial.probe(radius)))
-        watch(sweep[-1])
+        if watch is not None:
+            watch(sweep[-1])
     before = trial.held_out(model)
     best = min(sweep, key=lambda p: math.inf if math.isnan(p.trial_loss) else p.trial_loss)
     if math.isnan(best.trial_loss):

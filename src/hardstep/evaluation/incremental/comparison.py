@@ -32,7 +32,7 @@ def contradiction(
     that differ in their last digits do the same to plain forward passes.
     """
     places = _spread(len(losses))
-    alone = [Span(span.block, span.start + n, span.start + n + 1) for n in places]
+    alone = span.singles(places)
     plain = OneByOne().losses(candidates, problem, alone).double()
     found = losses[places].double()
     rounding = ROUNDING * _precision(losses) * plain.abs()

@@ -201,7 +201,7 @@ class Incremental:
         if not bool(tiny.any()):
             return losses
         places = tiny.nonzero().flatten()
-        alone = [Span(span.block, span.start + n, span.start + n + 1) for n in places.tolist()]
+        alone = span.singles(places.tolist())
         whole = self.fallback.losses(step.candidates, step.problem, alone)
         return losses.index_put((places,), whole.to(losses.dtype))
 
