@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from torch.func import functional_call
 
@@ -76,14 +75,12 @@ def test_a_task_of_ones_own_is_short_and_learns(tmp_path, capsys):
 
 
 def test_an_unmodified_snntorch_network_learns_from_forward_passes(tmp_path, capsys):
-    pytest.importorskip("snntorch")
     address = f"{EXAMPLES / 'snntorch_model.py'}:leaky"
     result = trained(address, tmp_path, capsys, steps=4, seed=10)
     assert result["valid_accuracy"] > 0.3  # guessing among 143 images: 0.1 with a deviation of 0.03
 
 
 def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes():
-    pytest.importorskip("snntorch")
     task = tasks.find(f"{EXAMPLES / 'snntorch_model.py'}:leaky")
     model = nn.build(task.model, 0)
     batch = task.data(0).valid.select(torch.arange(32))

@@ -122,3 +122,10 @@ def test_no_python_at_all_gets_one_sentence(tmp_path):
 def test_the_source_names_no_machine_path():
     for path in [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         assert not re.search(r"/(work|tmp|root)/", path.read_text()), path
+
+
+def test_the_command_can_be_run_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "hardstep", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, hardstep.__version__)
