@@ -1,4 +1,4 @@
-"""Renew docs/results.md from everything that is recorded.
+"""Renew docs/results.md and the tables of README.md from everything that is recorded.
 
     python benchmarks/results_page.py
 
@@ -8,6 +8,7 @@ Suites come through `hardstep report`; the theory ladder has a protocol and a ta
 from pathlib import Path
 
 import ladder
+import readme_tables
 
 from hardstep.bench.records import load
 from hardstep.bench.report import gather, render_markdown
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SUITES = ("digits", "paper", "ablations", "mnist-warm")
 PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
 LADDER = """## The theory ladder
 
 The spiking network with the paper's settings: hypotheses of the convergence theorem switched on
@@ -27,18 +29,26 @@ Time of a step: [performance.md](performance.md). MAX-SAT: [maxsat.md](maxsat.md
 theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../README.md)."""
 
 
-def main() -> None:
-    """Gather, render, write."""
+def pages() -> dict[Path, str]:
+    """What the pages should say."""
     records, skipped = [], []
     for name in SUITES:
         loaded = load(RESULTS / f"{name}.jsonl")
         records += loaded.records
         skipped += loaded.skipped
-    parts = [render_markdown(gather(records, skipped=skipped)), LADDER]
+    contents = gather(records, skipped=skipped)
+    parts = [render_markdown(contents), LADDER]
     for data in sorted(ladder.SEEDS):
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
-    PAGE.write_text("\n\n".join([*parts, ELSEWHERE]) + "\n")
-    print(f"{PAGE.relative_to(ROOT)}: {len(records):,} records, {len(skipped)} skipped")
+    readme = readme_tables.renewed(README.read_text(), readme_tables.tables(contents))
+    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", README: readme}
+
+
+def main() -> None:
+    """Write them."""
+    for page, text in pages().items():
+        page.write_text(text)
+        print(page.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -57,13 +57,13 @@ def _tally(tally: Tally) -> str:
     total = tally.total
     rows.append(["**all**", *(f"**{total[word]}**" for word in VERDICTS)])
     title = f"## At equal {AXIS_NAMES[tally.axis]}: {sum(total.values())} comparisons"
-    return f"{title}\n\n{_grid(head, rows)}"
+    return f"{title}\n\n{grid(head, rows)}"
 
 
 def _overview(overview: Overview) -> str:
     head = [column.title for column in overview.columns]
     rows = [[name, *(cell.text for cell in cells)] for name, cells in overview.lines()]
-    return f"## {overview.title}\n\n{_grid(head, rows)}"
+    return f"## {overview.title}\n\n{grid(head, rows)}"
 
 
 def _comparison(table: Table, reference: str) -> list[str]:
@@ -72,7 +72,7 @@ def _comparison(table: Table, reference: str) -> list[str]:
         [row.label, *(cell.text for cell in comparison_cells(row, table, reference))]
         for row in table.rows
     ]
-    return [f"### {equal(table.budget).capitalize()}", _grid(head, rows), _source(table)]
+    return [f"### {equal(table.budget).capitalize()}", grid(head, rows), _source(table)]
 
 
 def _study(table: Table) -> list[str]:
@@ -90,7 +90,7 @@ def _study(table: Table) -> list[str]:
         for row in table.rows
     ]
     title = _safe(f"### {table.study}: {table.task} on {table.data}, {equal(table.budget)}")
-    return [title, _grid(head, rows), _source(table)]
+    return [title, grid(head, rows), _source(table)]
 
 
 def _title(column: Column) -> str:
@@ -112,7 +112,8 @@ def _source(table: Table) -> str:
     return f"<details><summary>options and provenance</summary>\n\n{inside}\n\n</details>"
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of text; names in it may hold any character."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(
         f"| {' | '.join(_safe(cell).replace('|', chr(92) + '|') for cell in line)} |"

@@ -1,0 +1,141 @@
+"""The tables of README.md that come from records.
+
+Each stands between two comments, the first of which names it: `<!-- table: digits -->` and
+`<!-- end of table -->`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import digits_defaults
+
+from hardstep.bench.report import Contents
+from hardstep.bench.report.contents import Table
+from hardstep.bench.report.markdown import grid
+from hardstep.bench.report.overview import MARKS, overviews
+from hardstep.bench.report.rows import Row, most_seeds
+from hardstep.bench.summary import AXIS_NAMES
+
+NONE = "–"
+TASKS = digits_defaults.TASKS
+WITH_GRADIENTS = "adam"  # a reference; the others are rivals
+PAPER = {  # its test accuracy in per cent, and its millions of evaluations
+    "snn": (93.0, 15.5),
+    "mlp": (96.8, 10.2),
+    "int8": (97.0, 38.4),
+    "staircase": (94.3, 19.7),
+    "argmax": (86.6, 42.0),
+    "moe": (90.6, 100.6),
+}
+
+
+def tables(contents: Contents) -> dict[str, str]:
+    """Every table by its name."""
+    return {
+        "defaults": digits_defaults.table(),
+        "digits": digits(contents),
+        "tally": tally(contents),
+        "paper": paper(contents),
+        "paper, equal steps": rivals(contents, "steps"),
+        "paper, equal time": rivals(contents, "time"),
+    }
+
+
+def renewed(text: str, found: Mapping[str, str]) -> str:
+    """The text with every table written anew.
+
+    Raises:
+        KeyError: It asks for a table there is none of.
+    """
+    return re.sub(
+        r"(<!-- table: (.*?) -->\n).*?(<!-- end of table -->)",
+        lambda place: f"{place[1]}{found[place[2]]}\n{place[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def digits(contents: Contents) -> str:
+    """PolyStep, the best method without gradients and Adam, at three things equal."""
+    head = ["task"]
+    for axis in AXIS_NAMES.values():
+        head += [f"equal {axis.removeprefix('wall-clock ')}: **PolyStep**", "best rival", "Adam"]
+    lines = []
+    for task in TASKS:
+        line = [f"`{task}`"]
+        for axis in AXIS_NAMES:
+            line += _three(_only(contents, task, "digits", axis))
+        lines.append(line)
+    return grid(head, lines)
+
+
+def _three(table: Table) -> list[str]:
+    """The rows are best first, so the first rival is the best one."""
+    rival = next(row for row in table.rows if row.against and row.method != WITH_GRADIENTS)
+    adam = most_seeds(table.rows, WITH_GRADIENTS)
+    ours = f"**{_score(most_seeds(table.rows, 'polystep'))}**"
+    return [ours, f"{_score(rival)} {rival.method}", _score(adam)]
+
+
+def tally(contents: Contents) -> str:
+    """Wins, ties and losses on digits, rivals apart from Adam."""
+    lines = []
+    for axis, name in AXIS_NAMES.items():
+        mine = [t for t in contents.tables if t.data == "digits" and t.budget.axis == axis]
+        rows = [row for table in mine for row in table.rows if row.against]
+        without = [row for row in rows if row.method != WITH_GRADIENTS]
+        lines.append([name, _counts(without), _counts(row for row in rows if row not in without)])
+    return grid(["at equal", "against six methods without gradients", "against Adam"], lines)
+
+
+def _counts(rows: Iterable[Row]) -> str:
+    found = Counter(row.against.verdict for row in rows if row.against)
+    return f"{found['win']} / {found['tie']} / {found['loss']}"
+
+
+def paper(contents: Contents) -> str:
+    """PolyStep at the paper's steps beside the paper's own figures."""
+    head = ["task", "test accuracy, %", "the paper's", "seeds", "steps", "evaluations",
+            "the paper's", "CPU minutes"]  # fmt: skip
+    lines = []
+    for task, (accuracy, evaluations) in PAPER.items():
+        row = most_seeds(_only(contents, task, "mnist", "steps").rows, "polystep")
+        assert row is not None
+        mean, spread = row.summary("test") or (0.0, 0.0)
+        costs = {name: row.cost(name) or 0.0 for name in ("steps", "evaluations", "cpu_seconds")}
+        lines.append([
+            f"`{task}`", f"**{mean:.1f} ± {spread:.1f}**", f"{accuracy}", f"{len(row.seeds)}",
+            f"{costs['steps']:,.0f}", f"{costs['evaluations'] / 1e6:.1f} M", f"{evaluations} M",
+            f"{costs['cpu_seconds'] / 60:.0f}",
+        ])  # fmt: skip
+    return grid(head, lines)
+
+
+def rivals(contents: Contents, axis: str) -> str:
+    """All methods at the paper's size, where any rival has been run."""
+    (found,) = (overview for overview in overviews(contents) if overview.axis == axis)
+    mine = tuple(table for table in found.tables if table.data == "mnist")
+    methods = [m for m in found.methods if any(most_seeds(t.rows, m) for t in mine)]
+    shown = replace(found, tables=mine, methods=tuple(methods))
+    head = ["task", *("**PolyStep**" if m == "polystep" else m for m in methods)]
+    lines = []
+    for table, (_, cells) in zip(mine, shown.lines(), strict=True):
+        ours, *theirs = (cell.text for cell in cells[1:])
+        lines.append([f"`{table.task}`", f"**{ours}**", *theirs])
+    return grid(head, lines)
+
+
+def _only(contents: Contents, task: str, data: str, axis: str) -> Table:
+    place = (task, data, axis)
+    (table,) = (t for t in contents.tables if (t.task, t.data, t.budget.axis) == place)
+    return table
+
+
+def _score(row: Row | None) -> str:
+    mean = None if row is None else row.summary("test")
+    if row is None or mean is None:
+        return NONE
+    mark = MARKS[row.against.verdict] if row.against else ""
+    return f"{mark}{mean[0]:.1f}"
