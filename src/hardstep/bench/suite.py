@@ -35,7 +35,7 @@ from typing import Any
 
 from hardstep import tasks
 from hardstep.bench import kinds
-from hardstep.bench.budgets import budget_of
+from hardstep.bench.budgets import budget_of, usual_options
 from hardstep.bench.cells import Cell
 from hardstep.bench.methods import check_options
 from hardstep.errors import ConfigError, DataError
@@ -120,6 +120,8 @@ def _expanded(
         chosen = {**options.get(task.name, {}).get(method, {}), **variants[variant]}
         check_options(method, chosen)
         budget = budget_of(task, table["match"], table.get("budget"))
+        if not (chosen or "tune" in table or "variants" in table):  # variants differ in one thing
+            chosen = usual_options(task, method, budget)
         swept = budget_of(task, table["match"], table.get("tune_budget", budget.amount))
         yield Cell(
             task.name,  # as records have it: a task may be written in several ways

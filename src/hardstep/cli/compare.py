@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
-from hardstep.bench.budgets import budget_of, shown_amount
+from hardstep.bench.budgets import budget_of, shown_amount, usual_options
 from hardstep.bench.methods import METHODS
 from hardstep.bench.methods import rehearse as rehearse_method
 from hardstep.bench.protocol import Trial, run_trial
@@ -23,6 +23,11 @@ from hardstep.cli.outputs import check_picture, check_writable
 from hardstep.errors import ConfigError
 from hardstep.names import check
 from hardstep.tasks.rehearsal import rehearse
+
+FRUGAL = (
+    "polystep took cheap steps (presets.frugal): the task's own are made for more evaluations; "
+    "--option polystep.preset=task takes them all the same"
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,9 @@ def run_compare(options: CompareOptions) -> int:
         rehearse_method(task, method, chosen.get(method, {}))
     _check_files(options)
     rehearse(task, seed=0)
+    usual = {method: usual_options(task, method, budget) for method in methods}
     trials = [
-        Trial(task, method, seed, budget, chosen.get(method, {}))
+        Trial(task, method, seed, budget, usual[method] | chosen.get(method, {}))
         for seed in range(options.seeds)
         for method in methods
     ]
@@ -63,6 +69,8 @@ def run_compare(options: CompareOptions) -> int:
         name = AXIS_NAMES[options.match]
         print(f"{task.title}, {task.data_name}, budget {shown_amount(budget.amount)} {name}")
         print(text(summarize(found, _reference(found, methods)), name))
+        if usual.get("polystep", {}).keys() - chosen.get("polystep", {}):
+            print(FRUGAL)
     if options.picture is not None and found:
         _draw(options.picture, task.title, found)
     if len(found) < len(trials):
