@@ -78,7 +78,7 @@ def warm(
     )
 
 
-def frugal(steps: int, share: float = 0.1, step_radius: float = 0.4) -> Settings:
+def frugal(steps: int, share: float = 0.1, step_radius: float = 0.5) -> Settings:
     """Ours for when evaluations are what is scarce.
 
     Many cheap steps go further with them than a few dear ones: units take turns, a share of them

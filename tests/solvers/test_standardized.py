@@ -141,7 +141,7 @@ def test_rows_are_divided_by_their_own_deviation():
     torch.testing.assert_close(StandardizedRows(RowSoftmax()).solve(costs, 0.8).weights, expected)
 
 
-@pytest.mark.parametrize("factor", [0.01, 30.0])
+@pytest.mark.parametrize("factor", [0.1, 30.0])
 def test_a_row_that_matters_more_or_less_is_as_decided(factor):
     costs = random_costs(6, 4)
     plan = StandardizedRows(RowSoftmax()).solve(costs, 0.4).weights
@@ -152,6 +152,6 @@ def test_a_row_that_matters_more_or_less_is_as_decided(factor):
 
 def test_differences_as_small_as_rounding_decide_nothing():
     costs = random_costs(6, 4)
-    costs[2] = 0.37 + 1e-8 * costs[2]
+    costs[2] = 0.37 + 1e-7 * costs[2]
     weights = StandardizedRows(RowSoftmax()).solve(costs, 0.5).weights
-    torch.testing.assert_close(weights[2], torch.full((4,), 1 / 24).double(), rtol=2e-3, atol=0)
+    torch.testing.assert_close(weights[2], torch.full((4,), 1 / 24).double(), rtol=1e-3, atol=0)

@@ -1,7 +1,7 @@
 """Costs measured in units of their own spread, so that the temperature is a pure number.
 
     C_iv ← (C_iv − row mean) / s      Standardized: s = mean over rows of max_v |C_iv − row mean|
-    C_iv ← (C_iv − row mean) / s_i    StandardizedRows: s_i = max(σ_i, mean over rows of σ / 10⁴),
+    C_iv ← (C_iv − row mean) / s_i    StandardizedRows: s_i = max(σ_i, mean over rows of σ / 100),
                                       σ_i² = mean_v (C_iv − row mean)²
 
 Any loss and its multiples then give the same plan: for black boxes whose scale is unknown, and for
@@ -18,7 +18,7 @@ from torch import Tensor
 from hardstep.solvers.base import Plan, Potentials, Solver
 from hardstep.solvers.costs import check_problem
 
-FLOOR = 1e-4  # of the mean spread: what differs by less may be rounding, and is not blown up
+FLOOR = 0.01  # of the mean spread: what differs by less may be rounding, and is not blown up
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class StandardizedRows(_InUnits):
     Every particle goes about equally far, along a mean of its better directions, where a cold
     temperature would send it to the best one alone and a warm one leave it where it is if it
     matters little. Prefer it where a step moves few particles and each should count; like
-    `Standardized` it wants a step radius that decays. Particles whose differences may be rounding, a
-    ten-thousandth of the mean, go less far.
+    `Standardized` it wants a step radius that decays. Particles that matter less than a hundredth
+    of the mean go less far.
     """
 
     __slots__ = ()
