@@ -58,7 +58,6 @@ _HOME = {
         "RowSoftmax",
         "Sinkhorn",
         "Standardized",
-        "StandardizedRows",
         "TopK",
     ),
     "hardstep.subspaces": (
@@ -138,7 +137,6 @@ if TYPE_CHECKING:
     from hardstep.solvers import RowSoftmax as RowSoftmax
     from hardstep.solvers import Sinkhorn as Sinkhorn
     from hardstep.solvers import Standardized as Standardized
-    from hardstep.solvers import StandardizedRows as StandardizedRows
     from hardstep.solvers import TopK as TopK
     from hardstep.subspaces import Adaptive as Adaptive
     from hardstep.subspaces import Full as Full

@@ -19,7 +19,6 @@ from hardstep.optim import (
     WeightMomentum,
 )
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
-from hardstep.solvers import RowSoftmax, StandardizedRows
 from hardstep.subspaces import Full, RowWise
 
 
@@ -78,19 +77,17 @@ def warm(
     )
 
 
-def frugal(steps: int, share: float = 0.1, step_radius: float = 0.5) -> Settings:
+def frugal(steps: int, share: float = 0.1, step_radius: float = 0.3) -> Settings:
     """Ours for when evaluations are what is scarce.
 
     Many cheap steps go further with them than a few dear ones: units take turns, a share of them
-    at a time, in new directions at every turn. What few units change of the loss is little, and a
-    hundred times less for some than for others, so every particle's differences are measured in
-    units of their own: each goes about as far, along a mean of its better directions.
+    at a time, in new directions at every turn. What a few units change of the loss is little, so
+    the temperature is low enough for every particle to go about the step radius all the same.
     """
     return Settings(
         subspace=RowWise(rank=2, redraw=1, share=share),
         polytope=Simplex(4),
-        solver=StandardizedRows(RowSoftmax()),
-        temperature=0.5,
+        temperature=0.001,
         step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),
         probe_radius=Length(2.0),
     )

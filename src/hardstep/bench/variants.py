@@ -9,7 +9,7 @@
     decay = 4e-4                      of whole weights per step, annealed to 3 % of it; 0 is without
     subspace = "layer-wise"           row-wise, low-rank, global, sparse, full
     polytope = "orthoplex"            simplex, cube
-    solver = "sinkhorn"               softmax, kl, greedy, top-k, standardized, standardized-rows
+    solver = "sinkhorn"               softmax, kl, greedy, top-k
     rotation = "biased"               haar
     preset = "paper"                  start from the paper's settings of the task, or "frugal"
 
@@ -28,15 +28,7 @@ from hardstep.names import check
 from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum
 from hardstep.optim.rules import check_fraction
 from hardstep.schedules import Cosine, Length, Schedule, length_at, temperature_at
-from hardstep.solvers import (
-    Greedy,
-    Penalized,
-    RowSoftmax,
-    Sinkhorn,
-    Standardized,
-    StandardizedRows,
-    TopK,
-)
+from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
 from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sparse
 from hardstep.tasks import Task
 
@@ -75,8 +67,6 @@ SOLVERS: Mapping[str, Callable[[], Any]] = {
     "sinkhorn": Sinkhorn,
     "greedy": Greedy,
     "top-k": lambda: TopK(3),
-    "standardized": lambda: Standardized(RowSoftmax()),
-    "standardized-rows": lambda: StandardizedRows(RowSoftmax()),
 }
 POLYTOPES: Mapping[str, Callable[[int], Any]] = {
     "simplex": Simplex,

@@ -2,8 +2,7 @@
 
 `RowSoftmax` (λ = 0), `Penalized` and `Sinkhorn` (λ = ∞) are one family; `Greedy` and `TopK` are
 ablations; `Blockwise` applies any of them to each block of particles on its own,
-`Standardized` makes any of them blind to the scale of the losses, `StandardizedRows` to that of
-every particle's.
+`Standardized` makes any of them blind to the scale of the losses.
 """
 
 from hardstep.solvers.base import Plan, Potentials, Solver
@@ -13,7 +12,7 @@ from hardstep.solvers.greedy import Greedy, TopK
 from hardstep.solvers.penalized import Penalized
 from hardstep.solvers.sinkhorn import Sinkhorn
 from hardstep.solvers.softmax import RowSoftmax
-from hardstep.solvers.standardized import Standardized, StandardizedRows
+from hardstep.solvers.standardized import Standardized
 
 __all__ = [
     "Blockwise",
@@ -25,7 +24,6 @@ __all__ = [
     "Sinkhorn",
     "Solver",
     "Standardized",
-    "StandardizedRows",
     "TopK",
     "row_sums",
 ]
