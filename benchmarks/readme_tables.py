@@ -1,15 +1,11 @@
-"""The tables of README.md that come from records.
+"""The tables of README.md that come from records."""
 
-Each stands between two comments, the first of which names it: `<!-- table: digits -->` and
-`<!-- end of table -->`.
-"""
-
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import digits_defaults
+from costs import WITH_GRADIENTS
 
 from hardstep.bench.report import Contents
 from hardstep.bench.report.contents import Table
@@ -20,7 +16,6 @@ from hardstep.bench.summary import AXIS_NAMES
 
 NONE = "–"
 TASKS = digits_defaults.TASKS
-WITH_GRADIENTS = "adam"  # a reference; the others are rivals
 PAPER = {  # its test accuracy in per cent, and its millions of evaluations
     "snn": (93.0, 15.5),
     "mlp": (96.8, 10.2),
@@ -41,20 +36,6 @@ def tables(contents: Contents) -> dict[str, str]:
         "paper, equal steps": rivals(contents, "steps"),
         "paper, equal time": rivals(contents, "time"),
     }
-
-
-def renewed(text: str, found: Mapping[str, str]) -> str:
-    """The text with every table written anew.
-
-    Raises:
-        KeyError: It asks for a table there is none of.
-    """
-    return re.sub(
-        r"(<!-- table: (.*?) -->\n).*?(<!-- end of table -->)",
-        lambda place: f"{place[1]}{found[place[2]]}\n{place[3]}",
-        text,
-        flags=re.DOTALL,
-    )
 
 
 def digits(contents: Contents) -> str:

@@ -1,4 +1,4 @@
-"""Renew docs/results.md and the tables of README.md from everything that is recorded.
+"""Renew docs/results.md, and what README.md and docs/comparing.md say of records, from these.
 
     python benchmarks/results_page.py
 
@@ -7,7 +7,9 @@ Suites come through `hardstep report`; the theory ladder has a protocol and a ta
 
 from pathlib import Path
 
+import costs
 import ladder
+import marked
 import readme_tables
 
 from hardstep.bench.records import load
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SUITES = ("digits", "paper", "ablations", "mnist-warm")
 PAGE = ROOT / "docs" / "results.md"
-README = ROOT / "README.md"
+MARKED = (ROOT / "README.md", ROOT / "docs" / "comparing.md")
 LADDER = """## The theory ladder
 
 The spiking network with the paper's settings: hypotheses of the convergence theorem switched on
@@ -40,8 +42,10 @@ def pages() -> dict[Path, str]:
     parts = [render_markdown(contents), LADDER]
     for data in sorted(ladder.SEEDS):
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
-    readme = readme_tables.renewed(README.read_text(), readme_tables.tables(contents))
-    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", README: readme}
+    made = readme_tables.tables(contents) | costs.figures(contents)
+    made["costs"] = costs.table(contents)
+    pages = {path: marked.renewed(path.read_text(), made) for path in MARKED}
+    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 
 
 def main() -> None:

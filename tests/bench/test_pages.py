@@ -20,9 +20,19 @@ def test_readme_and_results_say_what_the_records_say(page):
         assert path.read_text() == text, f"renew {path.name}: python benchmarks/results_page.py"
 
 
-def test_a_table_that_nobody_makes_is_refused_and_others_are_written_between_their_comments(page):
-    marked = "before\n<!-- table: {} -->\nold\n<!-- end of table -->\nafter\n"
-    renewed = page.readme_tables.renewed(marked.format("tally"), {"tally": "| new |"})
-    assert renewed == marked.format("tally").replace("old", "| new |")
-    with pytest.raises(KeyError, match="taly"):
-        page.readme_tables.renewed(marked.format("taly"), {"tally": "| new |"})
+def test_what_stands_between_its_comments_is_written_anew_and_nothing_else(page):
+    marked = (
+        "before\n<!-- table: tally -->\n{}\n<!-- end of table -->\n"
+        "takes <!-- figure: cost -->{}<!-- end of figure --> of it\n"
+    )
+    found = {"tally": "| new |", "cost": "3 to 8 s"}
+    for old in ("old\nlines", "", "| new |"):
+        renewed = page.marked.renewed(marked.format(old, old), found)
+        assert renewed == marked.format(*found.values())
+
+
+def test_a_part_that_nobody_makes_is_refused(page):
+    for kind in ("table", "figure"):
+        text = f"<!-- {kind}: taly --><!-- end of {kind} -->"
+        with pytest.raises(KeyError, match="taly"):
+            page.marked.renewed(text, {"tally": "| new |"})
