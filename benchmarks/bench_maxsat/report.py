@@ -174,7 +174,8 @@ def _origin(records: list[Spec]) -> str:
     newest = max(records, key=lambda record: record["date"])
     return (
         f"Recorded until {newest['date'][:10]} in `benchmarks/results/maxsat.jsonl` by "
-        f"`make bench-maxsat` from `benchmarks/maxsat.toml`; {newest['cores']} cores; "
+        f"`make bench-maxsat` from `benchmarks/maxsat.toml`; {newest['cores']} cores"
+        f"{' of ' + newest['machine'] if 'machine' in newest else ''}; "
         f"python {newest['python']}, hardstep {newest['hardstep']}, torch {newest['torch']}, "
         f"numba {newest['numba']}."
     )

@@ -2,11 +2,9 @@
 
 import json
 import os
-import platform
 import resource
 import sys
 import time
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import torch
 from bench_maxsat.plan import Spec
 from bench_maxsat.variants import REWEIGHTED, VARIANTS, Reweighting
 from hardstep import Cosine, Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
+from hardstep.bench.provenance import provenance
 from hardstep.rivals import CmaEs, OpenAiEs, minimize
 from hardstep.solvers import Sinkhorn
 from hardstep.tasks.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
@@ -225,13 +224,11 @@ def main() -> None:
         "formula_seconds": loaded,
         "bytes_before": before,
         "peak_bytes": _peak_bytes(),
-        "hardstep": version("hardstep"),
-        "torch": torch.__version__,
         "numba": version("numba"),
-        "python": platform.python_version(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(),
+        "command": "make bench-maxsat",
     }
     print(json.dumps({**result, **place}))
 
