@@ -61,7 +61,7 @@ def test_compare_says_when_it_takes_cheap_steps(monkeypatch, capsys, given, opti
 
 def test_a_suite_begins_as_a_comparison_does_unless_it_says_otherwise(tmp_path):
     run = '[[run]]\ntasks = ["mlp"]\nmethods = ["polystep"]\nseeds = [0]\nmatch = "evals"\n'
-    variants = '[run.variants]\nsoftmax = {}\ngreedy = { solver = "greedy" }\n'
+    variants = 'study = "solver"\n[run.variants]\nsoftmax = {}\ngreedy = { solver = "greedy" }\n'
     path = tmp_path / "suite.toml"
     for rest, options in (
         ("", [FRUGAL]),

@@ -11,7 +11,7 @@ from hardstep.bench.methods import KNOWN_OPTIONS, METHODS
 from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.summary import summarize, text
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
-from hardstep.errors import ConfigError
+from hardstep.errors import ConfigError, DataError
 from tests.tasks.test_own_files import STEPS
 
 TASK = tasks.find("mlp", "digits")
@@ -26,6 +26,26 @@ def test_every_method_runs_under_the_protocol_and_is_recorded(method, tmp_path):
     append(tmp_path / "runs.jsonl", record)
     assert load(tmp_path / "runs.jsonl").records[0]["method"] == method
     assert method in KNOWN_OPTIONS
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_test_set_that_is_read_before_weights_are_chosen_stops_the_run(when):
+    kept = []
+
+    def data(seed):
+        kept.append(TASK.data(seed))
+        if when == "before":
+            kept[0].open_test()
+        return kept[0]
+
+    def loss_fn(output, labels):
+        kept[0].open_test()
+        return TASK.loss_fn(output, labels)
+
+    task = replace(TASK, data=data, **({"loss_fn": loss_fn} if when == "meanwhile" else {}))
+    with pytest.raises(DataError, match="opened before training" if when == "before" else "sealed"):
+        run_trial(Trial(task, "polystep", 0, Budget("steps", 2), {}))
+    assert kept[0].test_reads == (when == "before")
 
 
 def test_evaluations_are_not_exceeded_and_are_used_up():

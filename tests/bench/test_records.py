@@ -11,7 +11,8 @@ def run(seed=0, **changes):
     curve = {"value": [0.1, 0.5], "steps": [1, 2], "evaluations": [10, 20],
              "seconds": [0.5, 1.0], "cpu_seconds": [0.9, 1.8]}  # fmt: skip
     record = {"task": "snn", "data": "digits", "method": "polystep", "seed": seed,
-              "curve": curve, "test_reads": 1}  # fmt: skip
+              "budget": {"axis": "steps", "amount": 2}, "steps": 2, "evaluations": 20,
+              "seconds": 1.0, "test": 0.5, "curve": curve, "test_reads": 1}  # fmt: skip
     return record | changes
 
 
@@ -66,6 +67,16 @@ def test_a_line_cut_off_costs_itself_only(tmp_path):
         ({"schema": 99}, "schema 99, this version reads 1"),
         ({"test_reads": 2}, "read 2 times"),
         ({"test_reads": None}, "read None times"),
+        ({"test_reads": True}, "read True times"),
+        ({"test_reads": 0}, "its test set was read 0 times, and it has a test score"),
+        ({"budget": None}, "its budget is None, so it is not known what was equal"),
+        ({"budget": {"axis": "watts", "amount": 1}}, "got 1.0 'watts'"),
+        ({"seconds": "x"}, "its seconds are 'x', not a finite number"),
+        ({"seconds": None}, "its seconds are None, not a finite number"),
+        ({"steps": -1}, "its steps are -1, not a finite number"),
+        ({"study": 3}, "study is not a name but 3"),
+        ({"metric": "accuracy"}, "its metric has no name: 'accuracy'"),
+        ({"evaluations": 19}, "its curve ends at 20 evaluations, the run at 19"),
         ({"curve": run()["curve"] | {"steps": [1, None]}}, "steps of its curve are not finite"),
         ({"curve": run()["curve"] | {"value": 0.5}}, "value of its curve is not a list"),
         ({"curve": {"value": [1]}}, "disagree"),
@@ -84,6 +95,16 @@ def test_what_is_not_a_record_is_named_by_line_and_skipped(tmp_path, changes, re
     assert reason in loaded.skipped[0]
     assert "line 2" in loaded.skipped[0]
     assert path.read_bytes() == before
+
+
+def test_a_test_set_that_was_read_without_a_score_is_refused(tmp_path):
+    record = run()
+    del record["test"]
+    with pytest.raises(DataError, match="was read 1 times, and it has no test score"):
+        append(tmp_path / "runs.jsonl", record | {"valid": 0.5})
+    append(tmp_path / "runs.jsonl", record | {"valid": 0.5, "test_reads": 0})
+    append(tmp_path / "runs.jsonl", record | {"test": None})  # it diverged
+    assert len(load(tmp_path / "runs.jsonl").records) == 2
 
 
 def test_a_run_without_a_field_is_not_recorded(tmp_path):

@@ -12,6 +12,7 @@ from hardstep.bench.report import gather, render, scales
 from hardstep.bench.report.figures import best_so_far
 from hardstep.bench.report.markup import element, embedded
 from hardstep.bench.report.runs import parse
+from hardstep.cli.outputs import recorded
 from hardstep.cli.report import ReportOptions, run_report
 from hardstep.errors import ConfigError, DataError
 
@@ -26,6 +27,8 @@ def run(method="polystep", seed=0, test=0.5, axis="steps", amount=100.0, **chang
               "budget": {"axis": axis, "amount": amount}, "options": {}, "steps": 100,
               "evaluations": 1000, "seconds": 2.0, "cpu_seconds": 3.6, "valid": 0.4, "test": test,
               "test_reads": 1, "curve": curve} | changes  # fmt: skip
+    if test is None:
+        record["test_reads"] = 0
     return {name: value for name, value in record.items() if value is not None}
 
 
@@ -276,6 +279,17 @@ def test_the_command_reads_several_files_names_what_it_skips_and_writes_the_page
     assert "records skipped 2" in text
     assert "adam" not in text.split("What was skipped")[1].split("Results by task")[1]
     assert list(page.parent.iterdir()) == [page]
+
+
+def test_a_folder_stands_for_the_records_in_it(tmp_path):
+    append(tmp_path / "one.jsonl", run())
+    append(tmp_path / "two.jsonl", run("spsa"))
+    (tmp_path / "notes.txt").write_text("no records")
+    contents = gather(recorded(tmp_path).records)
+    assert {row.method for row in contents.tables[0].rows} == {"polystep", "spsa"}
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"there is no file \*\.jsonl in .*empty"):
+        recorded(tmp_path / "empty")
 
 
 def test_nothing_to_show_is_one_sentence(tmp_path):

@@ -27,6 +27,13 @@ def test_the_floor_is_reached_when_all_margins_agree():
         assert found.p_value == found.floor == 2 / 2**num
 
 
+def test_the_p_value_does_not_depend_on_the_unit():
+    differences = [3.0, -1.0, 2.0, 5.0, 4.0]
+    for unit in (1e-13, 1.0, 1e13):
+        found = sign_flip([unit * difference for difference in differences])
+        assert found.p_value == sign_flip(differences).p_value == 4 / 32
+
+
 def test_equal_scores_tell_nothing():
     assert sign_flip([0.0] * 5).p_value == 1.0
 

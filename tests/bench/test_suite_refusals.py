@@ -47,11 +47,26 @@ def test_options_under_two_names_of_a_task_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("seeds = [0, 1]", "seeds = 3", r"seeds of a \[\[run\]\] in .* a list of whole.* got 3"),
-        ("seeds = [0, 1]", "seeds = [0.5]", r"a list of whole numbers such as .* got \[0.5\]"),
-        ("seeds = [0, 1]", "seeds = []", r"a list of whole numbers such as \[0, 1, 2\], got \[\]"),
+        (
+            "seeds = [0, 1]",
+            "seeds = 3",
+            r"seeds of a \[\[run\]\] in .* a list of different.* got 3",
+        ),
+        ("seeds = [0, 1]", "seeds = [0.5]", r"different whole numbers such as .* got \[0.5\]"),
+        ("seeds = [0, 1]", "seeds = []", r"whole numbers such as \[0, 1, 2\], got \[\]"),
+        ("seeds = [0, 1]", "seeds = [1, 0, 1]", r"a list of different whole .* got \[1, 0, 1\]"),
         ('["mezo"]', "[]", r"methods of .* must be a list of names such as .* got \[\]"),
-        ("budget = 2", "tune_budget = 2.5", "budget: steps are counted, .* whole number, got 2.5"),
+        ("budget = 2", "tune = [9]\ntune_budget = 2.5", "steps are counted, .* whole .* got 2.5"),
+        (
+            "budget = 2",
+            "tune_budget = 2",
+            r"a \[\[run\]\] of .* has tune_budget without tune; give",
+        ),
+        (
+            "budget = 2",
+            "variants = { a = {} }",
+            "has variants without study; give both, or neither",
+        ),
         ("budget = 2", "tune = 100", "tune of .* must be a list of whole numbers .* got 100"),
         ("budget = 2", 'budget = "50k"', "budget of .* must be a number > 0 .* got '50k'"),
         ("budget = 2", "budget = inf", "budget of .* must be a number > 0 and finite, got inf"),
@@ -136,7 +151,12 @@ TWO = RUN.replace('["mezo"]', '["mezo", "adam"]')
         (TWO + "[options.mlp.adam]\nslope = 2.0", "adam: slope is of the spikes .* mlp has none"),
         (TWO.replace("adam", "random") + "[options.mlp.random]\npopulation = 1", ">= 2, got 1"),
         (TWO.replace("adam", "eggroll") + "[options.mlp.eggroll]\npopulation = 7", "even.* use 8"),
-        (RUN + RUN.replace("mezo", "polystep") + "[run.variants]\na = {momentum = 1.5}", "beta"),
+        (
+            RUN
+            + RUN.replace("mezo", "polystep")
+            + "study = 'x'\nvariants = {a = {momentum = 1.5}}",
+            "beta",
+        ),
     ],
 )
 def test_what_a_method_refuses_is_refused_before_the_first_run(

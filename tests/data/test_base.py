@@ -11,11 +11,21 @@ def numbered(count):
 
 def test_the_test_part_opens_once():
     data = DataSet("toy", numbered(4), numbered(2), numbered(3), num_classes=4)
-    assert not data.test_was_opened
+    assert data.test_reads == 0
     assert len(data.open_test()) == 3
-    assert data.test_was_opened
+    assert data.test_reads == 1
     with pytest.raises(DataError, match="DataSet toy: the test part was opened before"):
         data.open_test()
+
+
+def test_the_test_part_is_closed_while_a_set_is_sealed_and_a_set_opened_before_is_not_sealed():
+    data = DataSet("toy", numbered(4), numbered(2), numbered(3), num_classes=4)
+    with data.sealed(), pytest.raises(DataError, match="toy: the test part is sealed until"):
+        data.open_test()
+    assert data.test_reads == 0  # a refusal is no reading
+    data.open_test()
+    with pytest.raises(DataError, match="toy: the test part was opened before training"):
+        data.sealed().__enter__()
 
 
 def test_printing_a_data_set_does_not_open_its_test_part():

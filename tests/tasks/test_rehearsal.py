@@ -192,7 +192,7 @@ def test_a_rehearsal_leaves_generators_weights_and_statistics_as_they_were(write
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     rehearse_with(task, dataset, model)
     assert model.training
-    assert not dataset.test_was_opened
+    assert not dataset.test_reads
     assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
 
 

@@ -63,13 +63,17 @@ def _some_of(fits: Fits) -> Fits:
     return lambda value: value != [] and _list_of(fits)(value)
 
 
+def _differing(fits: Fits) -> Fits:
+    return lambda value: _some_of(fits)(value) and len(set(value)) == len(value)
+
+
 def _table_of(fits: Fits) -> Fits:
     return lambda value: isinstance(value, Mapping) and all(fits(item) for item in value.values())
 
 
 NAME = Kind(_is_text, "a name in quotes")
 NAMES = Kind(_some_of(_is_text), 'a list of names such as ["snn", "int8"]')
-SEEDS = Kind(_some_of(_is_whole), "a list of whole numbers such as [0, 1, 2]")
+SEEDS = Kind(_differing(_is_whole), "a list of different whole numbers such as [0, 1, 2]")
 SWEEP = Kind(_list_of(_is_whole), "a list of whole numbers such as [100]; [] for no sweep")
 AMOUNT = Kind(_is_amount, "a number > 0 and finite")
 TRUTH = Kind(_is_truth, "true or false")

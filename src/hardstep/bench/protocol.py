@@ -17,9 +17,10 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from hardstep import nn as hard
+from hardstep.bench.faults import number
 from hardstep.bench.methods import Plan, build
 from hardstep.bench.provenance import forget_peak_memory, peak_memory
-from hardstep.bench.records import Record, number
+from hardstep.bench.records import Record
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep, StepReport
@@ -108,14 +109,24 @@ def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
     """
     done = train(trial, checkpoint)
     score = trial.task.score(done.model, done.dataset.open_test())
-    return done.record | {"test": number(score), "test_reads": 1}
+    return done.record | {"test": number(score), "test_reads": done.dataset.test_reads}
 
 
 def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
-    """Train and select on validation; the test set stays closed."""
+    """Train and select on validation; the test set stays closed.
+
+    Raises:
+        DataError: Somebody reads the test set meanwhile, or has before.
+    """
     forget_peak_memory()
-    task, budget, seed = trial.task, trial.budget, trial.seed
+    task, seed = trial.task, trial.seed
     dataset, model = task.data(seed), hard.build(task.model, seed)
+    with dataset.sealed():
+        return _train(trial, checkpoint, dataset, model)
+
+
+def _train(trial: Trial, checkpoint: Path | None, dataset: DataSet, model: nn.Module) -> Trained:
+    task, budget, seed = trial.task, trial.budget, trial.seed
     resume = checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(trial, dataset, model)
     optimizer = build(trial.method, Plan(task, model, steps, seed), trial.options)
@@ -169,7 +180,7 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "cpu_seconds": outcome.history[-1].cpu_seconds,
         "selected_step": outcome.best.step,
         "valid": number(outcome.best.value),
-        "test_reads": 0,
+        "test_reads": 0,  # it is sealed until now
         "curve": {
             "value": [number(score.value) for score in outcome.history],
             "steps": [score.step for score in outcome.history],

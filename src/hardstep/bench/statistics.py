@@ -64,7 +64,7 @@ def sign_flip(differences: Sequence[float]) -> SignFlip:
         )
     observed = abs(sum(differences))
     # Differences of scores are multiples of 1/N in binary, so equality needs some room.
-    room = 1e-12 * max(1.0, sum(map(abs, differences)))
+    room = 1e-12 * sum(map(abs, differences))
     at_least = sum(
         abs(sum(sign * d for sign, d in zip(signs, differences, strict=True))) >= observed - room
         for signs in itertools.product((1, -1), repeat=num)

@@ -56,6 +56,7 @@ RUN_KEYS = NEEDED | {
     "data": kinds.NAME,
     "closed": kinds.TRUTH,
 }
+NEEDS = {"tune_budget": "tune", "variants": "study"}  # else nothing or the wrong table shows them
 Options = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by task and method
 
 
@@ -114,6 +115,11 @@ def _expanded(
     missing = [key for key in NEEDED if key not in table]
     if missing:
         raise ConfigError(f"a [[run]] of {path} lacks {missing[0]}")
+    for key, other in NEEDS.items():
+        if key in table and other not in table:
+            raise ConfigError(
+                f"a [[run]] of {path} has {key} without {other}; give both, or neither"
+            )
     variants = table.get("variants", {"": {}})
     for name, method, variant in itertools.product(table["tasks"], table["methods"], variants):
         task = tasks.find(name, table.get("data", data))

@@ -61,7 +61,7 @@ def groups(records: Iterable[Record]) -> dict[Group, list[Record]]:
     """Reported runs by what makes them comparable, sorted; sweeps are left out."""
     found: dict[Group, list[Record]] = {}
     for record in records:
-        if "test" in record and "budget" in record:
+        if "test" in record:
             budget = record["budget"]
             group = Group(record["task"], record["data"], budget["axis"], budget["amount"],
                           record.get("study", ""))  # fmt: skip

@@ -70,11 +70,18 @@ def check_picture(path: Path, option: str) -> None:
 
 
 def recorded(path: Path) -> Loaded:
-    """The records of a file that has to be there.
+    """The records of a file that has to be there, or of all such files in a folder.
 
     Raises:
-        DataError: It is not.
+        DataError: There is none.
     """
-    if not path.is_file():
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"there is no file *.jsonl in {path}; name one with records, or its folder")
+    if not files[0].is_file():
         raise DataError(f"there is no file {path}; `hardstep bench run` writes such records")
-    return load(path)
+    parts = [load(file) for file in files]
+    return Loaded(
+        [record for part in parts for record in part.records],
+        [sentence for part in parts for sentence in part.skipped],
+    )

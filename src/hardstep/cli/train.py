@@ -68,21 +68,22 @@ def run_train(options: TrainOptions) -> int:
     _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
-    outcome = fit(
-        model,
-        Batches(dataset.train, task.batch_size, options.seed),
-        Validation(
-            Batches(dataset.valid, task.batch_size, options.seed, shuffle=False),
-            task.metric,
-            every=task.validation_interval(steps, dataset.valid),
-        ),
-        loss_fn=task.loss_fn,
-        optimizer=optimizer,
-        steps=steps,
-        callbacks=(ProgressBar(), JsonlLog(folder / LOG)),
-        checkpoint=Checkpoint(folder / CHECKPOINT, meta=meta),
-        resume=options.resume,
-    )
+    with dataset.sealed():
+        outcome = fit(
+            model,
+            Batches(dataset.train, task.batch_size, options.seed),
+            Validation(
+                Batches(dataset.valid, task.batch_size, options.seed, shuffle=False),
+                task.metric,
+                every=task.validation_interval(steps, dataset.valid),
+            ),
+            loss_fn=task.loss_fn,
+            optimizer=optimizer,
+            steps=steps,
+            callbacks=(ProgressBar(), JsonlLog(folder / LOG)),
+            checkpoint=Checkpoint(folder / CHECKPOINT, meta=meta),
+            resume=options.resume,
+        )
     if outcome.stopped == INTERRUPTED:
         return _interrupted(task, outcome, folder, meta)
     result = _result(task, dataset, model, outcome, meta)

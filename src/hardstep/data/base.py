@@ -1,9 +1,12 @@
 """What a data set is: three splits, the last of them under guard.
 
-The test part is for one number at the very end. `DataSet.open_test` hands it out once and
-refuses ever after, so that a loop, a sweep or a second look cannot tune on it by accident.
+The test part is for one number at the very end. `DataSet.open_test` hands it out once and refuses
+ever after, and refuses while the set is `sealed`, as it is during training and choosing, so that a
+loop, a sweep or a second look cannot tune on it by accident.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -71,25 +74,49 @@ class DataSet:
         self.valid = valid
         self.num_classes = num_classes
         self._test = test
-        self._opened = False
+        self._sealed = False
+        self._reads = 0
 
     @property
-    def test_was_opened(self) -> bool:
-        """Whether the test part has been handed out."""
-        return self._opened
+    def test_reads(self) -> int:
+        """How often the test part has been handed out."""
+        return self._reads
+
+    @contextmanager
+    def sealed(self) -> Iterator[None]:
+        """While this lasts nobody gets the test part.
+
+        Raises:
+            DataError: it was handed out before, so what comes now could have been tuned on it.
+        """
+        if self._reads:
+            raise DataError(
+                f"DataSet {self.name}: the test part was opened before training began; open it "
+                "after, or make the data set anew for every run"
+            )
+        self._sealed = True
+        try:
+            yield
+        finally:
+            self._sealed = False
 
     def open_test(self) -> Split:
         """The test part, the first time.
 
         Raises:
-            DataError: when it was opened before.
+            DataError: when it was opened before, or is sealed.
         """
-        if self._opened:
+        if self._sealed:
+            raise DataError(
+                f"DataSet {self.name}: the test part is sealed until training and choosing are "
+                "over; use `valid`"
+            )
+        if self._reads:
             raise DataError(
                 f"DataSet {self.name}: the test part was opened before and is touched once; "
                 "keep the first result, or choose between models on `valid`"
             )
-        self._opened = True
+        self._reads += 1
         return self._test
 
     def __repr__(self) -> str:

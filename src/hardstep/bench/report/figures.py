@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hardstep.bench.records import number
+from hardstep.bench.faults import number
 from hardstep.bench.report import scales
 from hardstep.bench.report.contents import Contents, Table
 from hardstep.bench.report.markup import Markup, element, join, score

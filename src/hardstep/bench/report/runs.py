@@ -6,14 +6,15 @@ in `load`.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardstep.bench.faults import SCHEMA, fault, number
 from hardstep.bench.protocol import Budget
-from hardstep.bench.records import Record, number
+from hardstep.bench.records import Record
 from hardstep.bench.summary import name_of
-from hardstep.errors import ConfigError, DataError
+from hardstep.errors import DataError
 
 CURVE_AXIS = {"steps": "steps", "evals": "evaluations", "time": "seconds"}  # of a budget's axis
 
@@ -121,45 +122,24 @@ def parse(record: Record) -> Run:
     Raises:
         DataError: A field is missing or of the wrong kind; the sentence names the run.
     """
-    where = f"run of {record['method']} on {record['task']}, seed {record['seed']}"
-    for name in ("task", "data", "method"):
-        if not isinstance(record[name], str):
-            raise DataError(f"{where}: {name} is not a name but {record[name]!r}")
-    if not isinstance(record["seed"], int):
-        raise DataError(f"{where}: its seed is not a whole number")
-    if not isinstance(record.get("options") or {}, dict):
-        raise DataError(f"{where}: its options are not named: {record['options']!r}")
-    scores = {name: number(record.get(name)) for name in ("test", "valid")}
-    for name, score in scores.items():
-        if score is None and record.get(name) is not None:
-            raise DataError(f"{where}: its {name} score is {record[name]!r}, not a finite number")
-    if not record.keys() & scores.keys():
-        raise DataError(f"{where}: it has neither a test nor a validation score")
+    reason = fault({"schema": SCHEMA, **record})
+    if reason:
+        run = ", ".join(f"{name} {record.get(name)}" for name in ("method", "task", "seed"))
+        raise DataError(f"run of {run}: {reason}")
+    budget, metric = record["budget"], record.get("metric")
     return Run(
         record,
         record["task"],
         record["data"],
         record["method"],
         record["seed"],
-        _budget(record.get("budget"), where),
-        _measure(record.get("metric"), where),
-        **scores,
+        Budget(budget["axis"], float(budget["amount"])),
+        Measure() if metric is None else _measure(metric),
+        test=number(record.get("test")),
+        valid=number(record.get("valid")),
     )
 
 
-def _budget(given: Any, where: str) -> Budget:
-    if not isinstance(given, dict) or number(given.get("amount")) is None:
-        raise DataError(f"{where}: its budget is {given!r}, so it is not known what was equal")
-    try:
-        return Budget(given.get("axis"), float(given["amount"]))  # type: ignore[arg-type]
-    except ConfigError as error:
-        raise DataError(f"{where}: {error}") from None
-
-
-def _measure(given: Any, where: str) -> Measure:
-    if given is None:
-        return Measure()
-    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
-        raise DataError(f"{where}: its metric has no name: {given!r}")
+def _measure(given: Mapping[str, Any]) -> Measure:
     better, percent = given.get("higher_is_better", True), given.get("percent", False)
     return Measure(given["name"], bool(better), bool(percent))
