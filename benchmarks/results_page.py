@@ -8,6 +8,7 @@ Suites come through `hardstep report`; the theory ladder has a protocol and a ta
 from pathlib import Path
 
 import costs
+import edges
 import ladder
 import marked
 import readme_tables
@@ -43,7 +44,7 @@ def pages() -> dict[Path, str]:
     for data in sorted(ladder.SEEDS):
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
     made = readme_tables.tables(contents) | costs.figures(contents)
-    made["costs"] = costs.table(contents)
+    made |= {"costs": costs.table(contents), "edges": edges.table(contents)}
     pages = {path: marked.renewed(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

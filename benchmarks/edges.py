@@ -1,0 +1,65 @@
+"""How often a sweep ended at the outermost value it could reach, a hint that it ended too soon."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hardstep import tasks
+from hardstep.bench.methods import METHODS
+from hardstep.bench.report import Contents
+from hardstep.bench.report.contents import Table
+from hardstep.bench.report.markdown import grid
+from hardstep.bench.report.rows import Row, most_seeds
+from hardstep.bench.summary import AXIS_NAMES
+from hardstep.bench.tuning import STAGES, Setting, settings_of
+from hardstep.bench.tuning import grid as configurations
+
+SUITES = {"digits": "digits", "mnist": "the paper's size"}
+
+
+def table(contents: Contents) -> str:
+    """Tasks with a setting at the edge, of those that were tuned, by method and axis."""
+    tuned: Counter[tuple[str, ...]] = Counter()
+    at_edge: Counter[tuple[str, ...]] = Counter()
+    for found in contents.tables:
+        for method in METHODS:
+            row = most_seeds(found.rows, method)
+            if row is not None and (settings := _tuned(found, row)):
+                place = (found.data, found.budget.axis, method)
+                tuned[place] += 1
+                at_edge[place] += _is_at_edge(settings, row.runs[0].record["options"])
+    columns = [(d, a) for d in SUITES for a in AXIS_NAMES if any(k[:2] == (d, a) for k in tuned)]
+    head = [
+        "method",
+        *(f"{SUITES[d]}, {AXIS_NAMES[a].removeprefix('wall-clock ')}" for d, a in columns),
+    ]
+    lines = []
+    for method in METHODS:
+        places = [(*column, method) for column in columns]
+        lines.append(
+            [method, *(f"{at_edge[p]} of {tuned[p]}" if tuned[p] else "–" for p in places)]
+        )
+    return grid(head, lines)
+
+
+def _tuned(table: Table, row: Row) -> list[Setting]:
+    """What a sweep set; nothing where the method ran as it comes."""
+    settings = settings_of(tasks.find(table.task, table.data), row.method, table.budget.axis)
+    options = row.runs[0].record.get("options") or {}
+    return [s for s in settings if s.ratio > 1] if all(s.name in options for s in settings) else []
+
+
+def _is_at_edge(settings: Sequence[Setting], options: dict[str, Any]) -> bool:
+    return any(options[setting.name] in _ends(setting, settings) for setting in settings)
+
+
+def _ends(setting: Setting, settings: Sequence[Setting]) -> tuple[Any, Any]:
+    """The least and the largest value of all stages."""
+    ends = []
+    for extreme in (min, max):
+        centres = {s.name: s.centre for s in settings}
+        for stage in STAGES:
+            found = [o[setting.name] for o in configurations(settings, centres, stage)]
+            centres[setting.name] = extreme(found)
+        ends.append(centres[setting.name])
+    return ends[0], ends[1]
