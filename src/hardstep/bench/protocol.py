@@ -7,7 +7,7 @@ every validation the curve notes steps, evaluations, wall-clock and CPU seconds.
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -100,18 +100,22 @@ class Trained(NamedTuple):
     optimizer: Trainable
 
 
-def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
+def run_trial(
+    trial: Trial, checkpoint: Path | None = None, watching: Sequence[Callback] = ()
+) -> Record:
     """Train, select on validation, read the test set once; returns a record.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; with a checkpoint, the same call goes on from there.
     """
-    done = train(trial, checkpoint)
+    done = train(trial, checkpoint, watching)
     score = trial.task.score(done.model, done.dataset.open_test())
     return done.record | {"test": number(score), "test_reads": 1}
 
 
-def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
+def train(
+    trial: Trial, checkpoint: Path | None = None, watching: Sequence[Callback] = ()
+) -> Trained:
     """Train and select on validation; the test set stays closed."""
     forget_peak_memory()
     task, budget, seed = trial.task, trial.budget, trial.seed
@@ -132,7 +136,7 @@ def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
         optimizer=optimizer,
         steps=steps if budget.axis != "time" else None,
         seconds=budget.amount if budget.axis == "time" else None,
-        callbacks=[EvaluationLimit(budget)],
+        callbacks=[EvaluationLimit(budget), *watching],
         checkpoint=kept,
         resume=resume,
     )
