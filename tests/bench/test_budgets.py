@@ -52,8 +52,12 @@ def test_compare_says_when_it_takes_cheap_steps(monkeypatch, capsys, given, opti
     record = {"task": "mlp", "data": "digits", "method": "polystep", "seed": 0, "options": {},
               "budget": {"axis": "evals", "amount": 9e3}, "steps": 2, "evaluations": 8,
               "seconds": 1.0, "valid": 0.5, "test": 0.5}  # fmt: skip
-    monkeypatch.setattr(compare, "run_trial", lambda trial: tried.append(trial.options) or record)
-    wanted = CompareOptions("mlp", methods="polystep", budget=9_000, seeds=1, options=given)
+    monkeypatch.setattr(
+        compare, "run_trial", lambda trial, **_: tried.append(trial.options) or record
+    )
+    wanted = CompareOptions(
+        "mlp", methods="polystep", budget=9_000, seeds=1, no_picture=True, options=given
+    )
     assert run_compare(wanted) == 0
     assert tried == [options]
     assert ("presets.frugal" in capsys.readouterr().out) == told

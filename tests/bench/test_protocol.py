@@ -107,7 +107,8 @@ def test_the_command_compares_prints_records_and_draws(tmp_path, capsys):
     assert (tmp_path / "curves.png").stat().st_size > 5000
 
 
-def test_json_is_all_there_is_on_stdout(capsys):
+def test_json_is_all_there_is_on_stdout(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     run_compare(
         CompareOptions("mlp", methods="random", match="steps", budget=2, seeds=1, json=True)
     )

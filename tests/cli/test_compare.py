@@ -32,7 +32,9 @@ def closed(monkeypatch):
 @pytest.fixture
 def pretending(monkeypatch):
     """Runs that take no time."""
-    monkeypatch.setattr(compare, "run_trial", lambda trial: pretended(trial.method, trial.seed))
+    monkeypatch.setattr(
+        compare, "run_trial", lambda trial, **_: pretended(trial.method, trial.seed)
+    )
 
 
 @pytest.mark.usefixtures("closed")

@@ -10,17 +10,22 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from PIL import Image
 
 from hardstep.bench.records import Record, score_of
 from hardstep.bench.statistics import mean_and_spread
 from hardstep.bench.summary import ACCURACY, shown
 
 AXES = (("steps", "steps"), ("evaluations", "evaluations"), ("seconds", "wall-clock seconds"))
-COLORS = ("#2a6f97", "#c1666b", "#6a994e", "#e09f3e", "#7b5ea7", "#4d908e", "#555555", "#b56576")
+COLORS = ("#2a6f97", "#c1666b", "#6a994e", "#e09f3e", "#7b5ea7", "#4d908e", "#555555", "#9c755f")
+LEGEND_COLUMNS = 4  # more would run over the edges
 
 
-def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
-    """Validation score over steps, evaluations and time; one thin line per seed."""
+def draw_curves(path: Path, title: str, records: Sequence[Record], origin: str = "") -> None:
+    """Validation score over steps, evaluations and time; one thin line per seed.
+
+    A PNG carries `origin`, what it was made by, as its description.
+    """
     figure, panels = pyplot.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
     methods = list(dict.fromkeys(record["method"] for record in records))
     for panel, (axis, label) in zip(panels, AXES, strict=True):
@@ -35,9 +40,20 @@ def draw_curves(path: Path, title: str, records: Sequence[Record]) -> None:
     panels[0].set_ylabel(f"best validation {metric['name']} so far{unit}")
     figure.suptitle(title, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=140)
+    columns = min(len(labels), LEGEND_COLUMNS)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    described = {"Description": origin} if path.suffix.lower() == ".png" else None
+    figure.savefig(path, dpi=140, metadata=described)
     pyplot.close(figure)
+
+
+def origin_of(path: Path) -> str:
+    """What a picture was made by; empty if it does not say so, or is no picture."""
+    try:
+        with Image.open(path) as image:
+            return str(image.info.get("Description", ""))
+    except (OSError, ValueError):
+        return ""
 
 
 def _log_scale(panel: Any) -> None:

@@ -7,7 +7,7 @@ every validation the curve notes steps, evaluations, wall-clock and CPU seconds.
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -101,18 +101,22 @@ class Trained(NamedTuple):
     optimizer: Trainable
 
 
-def run_trial(trial: Trial, checkpoint: Path | None = None) -> Record:
+def run_trial(
+    trial: Trial, checkpoint: Path | None = None, watching: Sequence[Callback] = ()
+) -> Record:
     """Train, select on validation, read the test set once; returns a record.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; with a checkpoint, the same call goes on from there.
     """
-    done = train(trial, checkpoint)
+    done = train(trial, checkpoint, watching)
     score = trial.task.score(done.model, done.dataset.open_test())
     return done.record | {"test": number(score), "test_reads": done.dataset.test_reads}
 
 
-def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
+def train(
+    trial: Trial, checkpoint: Path | None = None, watching: Sequence[Callback] = ()
+) -> Trained:
     """Train and select on validation; the test set stays closed.
 
     Raises:
@@ -122,10 +126,16 @@ def train(trial: Trial, checkpoint: Path | None = None) -> Trained:
     task, seed = trial.task, trial.seed
     dataset, model = task.data(seed), hard.build(task.model, seed)
     with dataset.sealed():
-        return _train(trial, checkpoint, dataset, model)
+        return _train(trial, dataset, model, checkpoint, watching)
 
 
-def _train(trial: Trial, checkpoint: Path | None, dataset: DataSet, model: nn.Module) -> Trained:
+def _train(
+    trial: Trial,
+    dataset: DataSet,
+    model: nn.Module,
+    checkpoint: Path | None,
+    watching: Sequence[Callback],
+) -> Trained:
     task, budget, seed = trial.task, trial.budget, trial.seed
     resume = checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(trial, dataset, model)
@@ -143,7 +153,7 @@ def _train(trial: Trial, checkpoint: Path | None, dataset: DataSet, model: nn.Mo
         optimizer=optimizer,
         steps=steps if budget.axis != "time" else None,
         seconds=budget.amount if budget.axis == "time" else None,
-        callbacks=[EvaluationLimit(budget)],
+        callbacks=[EvaluationLimit(budget), *watching],
         checkpoint=kept,
         resume=resume,
     )

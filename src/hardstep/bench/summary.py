@@ -155,6 +155,11 @@ def tally(summaries: Iterable[tuple[Group, Summary]]) -> dict[str, dict[str, int
 
 
 def text(summary: Summary, axis: str) -> str:
+    """The table and, below it, what the seeds allow to say."""
+    return "\n".join([table(summary, axis), *_conclusions(summary)])
+
+
+def table(summary: Summary, axis: str) -> str:
     """A table for the terminal; the axis of the comparison is part of it."""
     unit = ", %" if summary.metric["percent"] else f", {summary.metric['name']}"
     wide = max([12, *(len(line.method) + 2 for line in summary.lines)])
@@ -172,7 +177,7 @@ def text(summary: Summary, axis: str) -> str:
             f"{line.method:<{wide}}{scores}"
             f"{line.steps:>10,.0f}{line.evaluations:>14,.0f}{line.seconds:>9.1f}"
         )
-    return "\n".join([*rows, *_conclusions(summary)])
+    return "\n".join(rows)
 
 
 def _conclusions(summary: Summary) -> Iterator[str]:

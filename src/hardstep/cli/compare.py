@@ -1,6 +1,7 @@
 """`hardstep compare`: methods on a task, at equal steps, evaluations or time."""
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,14 +15,18 @@ from hardstep import tasks
 from hardstep.bench.budgets import budget_of, shown_amount, usual_options
 from hardstep.bench.methods import METHODS
 from hardstep.bench.methods import rehearse as rehearse_method
-from hardstep.bench.protocol import Trial, run_trial
+from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.records import Record, append
 from hardstep.bench.summary import AXIS_NAMES, summarize, text
 from hardstep.bench.variants import WORDS
 from hardstep.cli import results
-from hardstep.cli.outputs import check_picture, check_writable
+from hardstep.cli.curves import Curves
+from hardstep.cli.live_table import LiveTable
+from hardstep.cli.outputs import check_writable
 from hardstep.errors import ConfigError
 from hardstep.names import check
+from hardstep.tasks import Task
+from hardstep.tasks.files import is_address
 from hardstep.tasks.rehearsal import rehearse
 
 FRUGAL = (
@@ -41,7 +46,8 @@ class CompareOptions:
     budget: float | None = None
     seeds: int = 3
     records: Path | None = None
-    picture: Path | None = None
+    picture: Path | None = None  # a file of its own in runs/ if left out
+    no_picture: bool = False
     json: bool = False
     options: list[str] = field(default_factory=list)  # method.option=value
 
@@ -54,7 +60,8 @@ def run_compare(options: CompareOptions) -> int:
     chosen = parse_options(options.options, methods)
     for method in methods:
         rehearse_method(task, method, chosen.get(method, {}))
-    _check_files(options)
+    curves = Curves(task, options.match, _command(task, methods, budget, options), options.picture)
+    _check_files(options, curves)
     rehearse(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
     trials = [
@@ -62,7 +69,7 @@ def run_compare(options: CompareOptions) -> int:
         for seed in range(options.seeds)
         for method in methods
     ]
-    found = _all_runs(trials, methods, options)
+    found = _all_runs(trials, options)
     if options.json:
         print(json.dumps(found))
     elif found:
@@ -71,8 +78,8 @@ def run_compare(options: CompareOptions) -> int:
         print(text(summarize(found, _reference(found, methods)), name))
         if usual.get("polystep", {}).keys() - chosen.get("polystep", {}):
             print(FRUGAL)
-    if options.picture is not None and found:
-        _draw(options.picture, task.title, found)
+    if found and not options.no_picture:
+        curves.draw(found, len(trials))
     if len(found) < len(trials):
         kept = f", recorded in {options.records}" if options.records else ""
         print(f"interrupted after {len(found)} runs{kept}", file=sys.stderr)
@@ -89,35 +96,40 @@ def _methods(names: str) -> list[str]:
     return methods
 
 
-def _check_files(options: CompareOptions) -> None:
+def _command(task: Task, methods: list[str], budget: Budget, options: CompareOptions) -> str:
+    """What makes the comparison, with every number that decides it."""
+    data = [] if is_address(task.name) else ["--data", task.data_name]
+    parts = ["hardstep", "compare", task.name, *data, "--methods", ",".join(methods)]
+    parts += ["--match", budget.axis, "--budget", f"{budget.amount:.12g}"]
+    parts += ["--seeds", str(options.seeds)]
+    return shlex.join(parts + [part for item in options.options for part in ("--option", item)])
+
+
+def _check_files(options: CompareOptions, curves: Curves) -> None:
     if options.records is not None:
         check_writable(options.records, "--records")
-    if options.picture is not None:
-        check_picture(options.picture, "--picture")
+    if options.no_picture and options.picture is not None:
+        raise ConfigError(f"--picture {options.picture} and --no-picture contradict each other")
+    if not options.no_picture:
+        curves.check()
 
 
-def _all_runs(trials: Sequence[Trial], methods: list[str], options: CompareOptions) -> list[Record]:
+def _all_runs(trials: Sequence[Trial], options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
     found: list[Record] = []
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+    view = LiveTable(len(trials))
+    with Live(view, console=Console(stderr=True), transient=True, refresh_per_second=2):
         for trial in trials:
-            live.update(_progress(found, methods, trial, len(trials)), refresh=True)
+            view.begin(trial)
             try:
-                record = run_trial(trial)
+                record = run_trial(trial, watching=[view])
             except KeyboardInterrupt:
                 return found
             found.append(record)
+            view.add(record)
             if options.records is not None:
                 append(options.records, record | results.provenance())
     return found
-
-
-def _progress(found: list[Record], methods: list[str], trial: Trial, total: int) -> str:
-    done = f"{len(found)} of {total} runs; now {trial.method}, seed {trial.seed}"
-    if not found:
-        return done
-    summary = summarize(found, _reference(found, methods))
-    return f"{text(summary, AXIS_NAMES[trial.budget.axis])}\n{done}"
 
 
 def _reference(found: list[Record], methods: list[str]) -> str:
@@ -147,14 +159,3 @@ def _value(method: str, option: str, value: str) -> Any:
     except ValueError:
         raise ConfigError(f"--option {method}.{option} takes a number, got {value!r}") from None
     return int(number) if number.is_integer() else number
-
-
-def _draw(path: Path, title: str, found: list[Record]) -> None:
-    try:
-        from hardstep.bench.pictures import draw_curves
-    except ImportError:
-        print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_curves(path, title, found)
-    print(f"curves on three axes: {path}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.cli.evaluate import opened, restore
-from hardstep.cli.outputs import check_picture
+from hardstep.cli.outputs import check_picture, picture_file
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.schedules import Length, temperature_at
@@ -61,8 +61,9 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     if options.picture is not None:
         from hardstep.theory.pictures import draw_flat_pairs
 
-        options.picture.parent.mkdir(parents=True, exist_ok=True)
-        draw_flat_pairs(options.picture, task.title, found.sweep, found.here)
+        picture = picture_file(options.picture)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        draw_flat_pairs(picture, task.title, found.sweep, found.here)
     print(json.dumps(_as_dict(found)) if options.json else conclusion(found))
     return 0
 

@@ -97,19 +97,18 @@ def compare(
         list[str] | None, typer.Option(help="METHOD.NAME=VALUE, as in openai-es.sigma=0.05.")
     ] = None,
     records: Annotated[Path | None, typer.Option(help="Append every run to this file.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the curves on three axes.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to draw the curves; in runs/ if left out.")
+    ] = None,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
 ) -> None:
     """Compare methods on a task at equal steps, evaluations or time."""
     from hardstep.cli.compare import CompareOptions, run_compare
 
-    raise typer.Exit(
-        run_compare(
-            CompareOptions(
-                task, data, methods, match, budget, seeds, records, picture, json, option or []
-            )
-        )
-    )
+    files = (records, picture, no_picture)
+    asked = CompareOptions(task, data, methods, match, budget, seeds, *files, json, option or [])
+    raise typer.Exit(run_compare(asked))
 
 
 @app.command()

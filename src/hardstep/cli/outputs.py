@@ -50,19 +50,27 @@ def _check_place(path: Path, option: str) -> None:
             ) from error
 
 
+def picture_file(path: Path) -> Path:
+    """The file that a picture is drawn to: a PNG, if the path has no ending and is no folder."""
+    if path.suffix or os.path.isdir(path):
+        return path
+    return path.with_name(f"{path.name}.png")
+
+
 def check_picture(path: Path, option: str) -> None:
     """Refuse what cannot be written, or is no kind of picture; nothing to check without matplotlib.
 
     Raises:
         DataError: As above, or its ending is not one of a picture.
     """
+    path = picture_file(path)
     check_writable(path, option)
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         return
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
-    if path.suffix and path.suffix[1:].lower() not in endings:
+    if path.suffix[1:].lower() not in endings:
         raise DataError(
             f"{path} does not end as a picture does; name another with {option}, ending in "
             f"{', '.join(endings)}"
