@@ -1,11 +1,12 @@
 """`compare` and `bench table`: what they refuse, before the first run, and how they say it."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from hardstep import tasks
-from hardstep.bench import append
+from hardstep.bench import SCHEMA, append
 from hardstep.cli import compare
 from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.compare import CompareOptions, run_compare
@@ -145,7 +146,7 @@ def test_records_without_a_reported_run_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["bench", "table", "."], "there is no file .; `hardstep bench run` writes such records"),
+        (["bench", "table", "."], "there is no file *.jsonl in .; name one with records"),
         (["bench", "table", "nosuch.jsonl"], "there is no file nosuch.jsonl; `hardstep bench"),
         (["compare", "mlp", "--methods", "mezo,mezo"], "--methods has mezo 2 times"),
     ],
@@ -160,16 +161,21 @@ def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence
 
 def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
     records, suite = tmp_path / "runs.jsonl", tmp_path / "suite.toml"
-    bad = [{"budget": None}, {"metric": {"percent": True}}, {"test": "high"}, {"seed": "one"}]
+    bad = [{"budget": None}, {"metric": {"percent": True}}, {"test": "high"}, {"seed": "one"},
+           {"seconds": "x"}, {"seconds": None}, {"study": 3}]  # fmt: skip
     lacking = pretended("spsa")
     del lacking["valid"], lacking["seconds"]
-    for record in (pretended("polystep"), *(pretended("mezo", **b) for b in bad), lacking):
-        append(records, record)
+    append(records, pretended("polystep"))
+    with records.open("a") as stream:
+        for changes in bad:
+            stream.write(json.dumps({"schema": SCHEMA, **pretended("mezo", **changes)}) + "\n")
+    append(records, lacking)
     assert run_table(records, "polystep") == 0
     said = capsys.readouterr()
     assert "polystep against spsa: tie" in said.out
     assert "mezo" not in said.out
-    assert said.err.count("mezo") == len(bad)
+    for line in range(2, 2 + len(bad)):
+        assert f"runs.jsonl, line {line}: " in said.err
     suite.write_text(
         '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
     )
