@@ -1,13 +1,14 @@
 """Why something is not a record of a run; what `load` skips by line and `append` refuses."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 SCHEMA = 1
 AXES = ("steps", "evaluations", "seconds", "cpu_seconds")  # of a curve, beside its values
 REQUIRED = ("task", "data", "method", "seed", "curve", "test_reads")
 COUNTED = (*AXES, "peak_memory_bytes")  # of the whole run, where they were noted
-BUDGETS = ("steps", "evals", "time")
+Axis = Literal["steps", "evals", "time"]  # of a budget
+BUDGETS = get_args(Axis)
 
 
 def number(value: Any) -> float | None:

@@ -12,12 +12,12 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from hardstep import nn as hard
-from hardstep.bench.faults import number
+from hardstep.bench.faults import BUDGETS, Axis, number
 from hardstep.bench.methods import Plan, build
 from hardstep.bench.provenance import forget_peak_memory, peak_memory
 from hardstep.bench.records import Record
@@ -38,7 +38,6 @@ from hardstep.training import (
     fit,
 )
 
-Axis = Literal["steps", "evals", "time"]
 POINTS = 40  # of a curve, about
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
@@ -53,7 +52,7 @@ class Budget:
     amount: float
 
     def __post_init__(self) -> None:
-        if self.axis not in ("steps", "evals", "time") or not 0 < self.amount < math.inf:
+        if self.axis not in BUDGETS or not 0 < self.amount < math.inf:
             raise ConfigError(
                 f"a budget is so many steps, evals or time (seconds), got {self.amount} "
                 f"{self.axis!r}"
