@@ -186,8 +186,9 @@ def net():
         presets.wide(STEPS),
         presets.warm(STEPS),
         presets.frugal(STEPS),
+        presets.sketch(STEPS),
     ],
-    ids=[*NAMES, "theory", "general", "wide", "warm", "frugal"],
+    ids=[*NAMES, "theory", "general", "wide", "warm", "frugal", "sketch"],
 )
 def test_a_small_model_takes_steps_with_every_preset(settings):
     model = net()
@@ -212,7 +213,8 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in (*SUBSPACE_RUNS, "general", "warm", "frugal", "rl") if name != "snn"]
+    "name",
+    [n for n in (*SUBSPACE_RUNS, "general", "warm", "frugal", "sketch", "rl") if n != "snn"],
 )
 def test_a_run_of_no_steps_is_refused(name):
     with pytest.raises(ConfigError, match="steps must be at least 1, got 0"):

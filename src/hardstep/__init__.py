@@ -69,6 +69,7 @@ _HOME = {
         "LowRank",
         "RowWise",
         "SharedRows",
+        "Sketch",
         "Sparse",
     ),
     "hardstep.training": ("Checkpoint", "EarlyStopping", "JsonlLog", "Validation", "fit"),
@@ -146,6 +147,7 @@ if TYPE_CHECKING:
     from hardstep.subspaces import LowRank as LowRank
     from hardstep.subspaces import RowWise as RowWise
     from hardstep.subspaces import SharedRows as SharedRows
+    from hardstep.subspaces import Sketch as Sketch
     from hardstep.subspaces import Sparse as Sparse
     from hardstep.training import Checkpoint as Checkpoint
     from hardstep.training import EarlyStopping as EarlyStopping

@@ -19,7 +19,8 @@ from hardstep.optim import (
     WeightMomentum,
 )
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
-from hardstep.subspaces import Full, RowWise
+from hardstep.solvers import RowSoftmax, Standardized
+from hardstep.subspaces import Full, RowWise, Sketch
 
 
 def general(
@@ -90,6 +91,32 @@ def frugal(steps: int, share: float = 0.1, step_radius: float = 0.3) -> Settings
         temperature=0.001,
         step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),
         probe_radius=Length(2.0),
+    )
+
+
+def sketch(
+    steps: int,
+    dim: int = 16,
+    step_radius: float = 1.0,
+    probe_radius: float = 4.0,
+    rank: int | None = 8,
+) -> Settings:
+    """Ours for when evaluations are scarce and there are many units, or the loss is a black box.
+
+    One particle of `dim` random directions through all weights, new at every step: `dim` + 1
+    evaluations each. Losses are measured in units of their spread, so any objective will do, and
+    what steps have found adds up in the weights. A move is the length of all weights together, so
+    larger networks want longer radii (with the root of their number), and either kind of radius
+    is worth tuning: `hardstep tune`.
+    """
+    return Settings(
+        subspace=Sketch(of=RowWise(rank=rank)),
+        polytope=Simplex(dim),
+        solver=Standardized(RowSoftmax()),
+        temperature=1.0,
+        step_radius=Length(Cosine(step_radius, 0.03 * step_radius, steps)),
+        probe_radius=Length(probe_radius),
+        rules=(WeightMomentum(0.9),),
     )
 
 

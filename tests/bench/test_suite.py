@@ -44,6 +44,8 @@ softmax = {}
 greedy = { solver = "greedy" }
 """
 
+SWEPT = STUDY.replace("budget = 2", "budget = 2\ntune = [7]").replace("softmax", "sinkhorn")
+
 
 @pytest.fixture
 def suite(tmp_path):
@@ -100,6 +102,25 @@ def test_runs_are_recorded_skipped_when_known_and_tabulated(suite, tmp_path, cap
     assert "at equal steps" in out
     assert "polystep at equal steps: " in out
     assert not (tmp_path / "runs.partial").exists()
+
+
+def test_a_study_with_a_sweep_tunes_every_variant_and_leaves_its_options(tmp_path):
+    path = tmp_path / "swept.toml"
+    path.write_text(SWEPT)
+    first = jobs_of(path)
+    assert len(first) == 2 * 9
+    assert {job.stage for job in first} == {1}
+    assert all(dict(j.options).get("solver") == ("greedy" if j.variant == "greedy" else None)
+               for j in first)  # fmt: skip
+    records = [pretended(job) | {"study": job.study, "variant": job.variant} for job in first]
+    second = jobs_of(path, records)
+    assert {(job.stage, job.variant) for job in second} == {(2, "sinkhorn"), (2, "greedy")}
+    records += [pretended(job) | {"study": job.study, "variant": job.variant} for job in second]
+    last = jobs_of(path, records)
+    assert [(job.stage, job.seed, job.variant) for job in last] == [
+        (0, 0, "sinkhorn"), (0, 0, "greedy"),
+    ]  # fmt: skip
+    assert set(dict(last[1].options)) == {"solver", "step_radius", "probe_radius"}
 
 
 def test_only_what_is_missing_is_run(suite, tmp_path, monkeypatch):

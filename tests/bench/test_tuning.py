@@ -11,6 +11,7 @@ from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build
 from hardstep.bench.tuning import Setting, best, grid, settings_of, stage_options
 from hardstep.cli.main import app
 from hardstep.cli.tune import TuneOptions, run_tune
+from hardstep.errors import ConfigError
 from hardstep.nn import build as build_model
 
 TASK = tasks.find("mlp", "digits")
@@ -47,6 +48,23 @@ def test_where_evaluations_are_equal_polystep_is_tuned_around_its_frugal_setting
     usual = Plan(TASK, model, steps, 0)
     assert build("polystep", usual, middle).settings == presets.frugal(steps)
     assert {c["share"] for c in found} == {0.05, 0.1, 0.2}
+
+
+def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_its_own_radii():
+    settings = settings_of(TASK, "polystep", "evals", {"preset": "sketch", "rank": 2})
+    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    assert {(c["preset"], c["rank"]) for c in found} == {("sketch", 2)}
+    plan = Plan(TASK, build_model(TASK.model, 0), 100, 0)
+    assert build("polystep", plan, found[4]).settings == presets.sketch(100, rank=2)
+    assert {c["particle_dim"] for c in found} == {8, 16, 32}
+    at_steps = settings_of(TASK, "polystep", "steps", {"preset": "sketch"})
+    assert [s.name for s in at_steps] == ["step_radius", "probe_radius", "preset"]
+
+
+def test_where_everything_is_fixed_there_is_one_configuration():
+    fixed = {"sigma": 0.1, "population": 8}
+    settings = settings_of(TASK, "random", "evals", fixed)
+    assert list(grid(settings, {s.name: s.centre for s in settings}, 1)) == [fixed]
 
 
 def test_the_surrogate_slope_is_tuned_where_there_is_one():
@@ -111,6 +129,17 @@ def test_what_the_command_says_to_run_next_can_be_run(tmp_path, capsys):
     top = max(load(records).records, key=lambda record: record["valid"])["options"]
     assert run["options"].pop("preset") == top.pop("preset") == "frugal"
     assert run["options"] == pytest.approx(top, rel=1e-5)
+
+
+def test_the_command_leaves_what_it_was_given(tmp_path):
+    records = tmp_path / "tuning.jsonl"
+    command = ["tune", "mlp", "--budget", "200", "--records", str(records)]
+    result = CliRunner().invoke(app, [*command, "--option", "polystep.preset=sketch"])
+    assert result.exit_code == 0, result.output
+    assert "--option polystep.preset=sketch" in result.output.splitlines()[-1]
+    assert {r["options"]["preset"] for r in load(records).records} == {"sketch"}
+    refused = CliRunner().invoke(app, [*command, "--option", "mezo.mu=1"])
+    assert isinstance(refused.exception, ConfigError)
 
 
 def test_a_configuration_that_diverged_is_never_the_best():

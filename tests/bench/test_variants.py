@@ -9,6 +9,7 @@ from hardstep.geometry import Orthoplex, Simplex
 from hardstep.nn import build
 from hardstep.optim import FullDecay, Momentum, PlanReuse, PolyStep, WeightMomentum
 from hardstep.schedules import Length, value_at
+from hardstep.subspaces import RowWise
 
 TASK = tasks.find("snn", "digits")
 
@@ -72,6 +73,12 @@ def test_the_frugal_preset_is_changed_like_any_other():
     found = made({"preset": "frugal", "share": 0.3, "particle_dim": 6})
     assert found == presets.frugal(100, share=0.3).changed(polytope=Simplex(6))
     assert made({"preset": "frugal", "share": 1.0}).subspace.share == 1
+
+
+def test_the_sketch_preset_has_as_many_directions_as_a_particle_has_dimensions():
+    found = made({"preset": "sketch", "particle_dim": 6, "rank": 3})
+    assert found == presets.sketch(100, dim=6, rank=3)
+    assert made({"preset": "sketch", "subspace": "row-wise"}).subspace == RowWise(rank=1)
 
 
 def test_an_option_that_a_subspace_does_not_have_is_refused():

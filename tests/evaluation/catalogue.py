@@ -16,6 +16,7 @@ from hardstep.subspaces import (
     LowRank,
     RowWise,
     SharedRows,
+    Sketch,
     Sparse,
     Subspace,
     trainable,
@@ -31,6 +32,7 @@ SUBSPACES = {
     "global": Global(8),
     "sparse": Sparse(1),
     "lowrank": LowRank(1),
+    "sketch": Sketch(RowWise(2)),
 }
 
 

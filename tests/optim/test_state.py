@@ -17,12 +17,13 @@ from hardstep.optim import (
     PolyStep,
     Settings,
     WeightDecay,
+    WeightMomentum,
 )
 from hardstep.optim.differences import differences
 from hardstep.optim.settings import describe
 from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
-from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank
+from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, RowWise, Sketch
 
 from .toys import Net, batch, mse, parameters, staircase, tiny
 
@@ -107,6 +108,8 @@ CONFIGURATIONS = {
     "layers": {"subspace": LayerWise(1)},
     "adaptive": {"subspace": Adaptive(1, every=5), "rules": (Momentum(0.5),)},
     "low rank": {"subspace": LowRank(1), "rotation": Biased(), "rules": (Momentum(0.5),)},
+    "sketch": {"subspace": Sketch(RowWise(2)), "rules": (WeightMomentum(0.5),)},
+    "sketch of turns": {"subspace": Sketch(RowWise(2, redraw=2, share=0.5))},
     "low rank, absorbed": {"subspace": LowRank(1), "rules": (WeightDecay(0.1), Absorb(4))},
 }
 

@@ -16,6 +16,7 @@ from hardstep.subspaces import (
     LowRank,
     RowWise,
     SharedRows,
+    Sketch,
     Sparse,
     trainable,
 )
@@ -33,6 +34,8 @@ SUBSPACES = {
     "adaptive": Adaptive(1, every=3),
     "sparse": Sparse(1),
     "lowrank": LowRank(1),
+    "sketch": Sketch(RowWise(1)),
+    "sketch-of-turns": Sketch(RowWise(1, redraw=2, share=0.5)),
 }
 LINEAR = [name for name in SUBSPACES if name != "lowrank"]
 SEED = 5

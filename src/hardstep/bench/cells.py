@@ -97,7 +97,7 @@ class Cell:
         method: Its name.
         budget: Of every reported run.
         seeds: Of the reported runs.
-        options: Given, so that nothing is tuned.
+        options: Given; a sweep leaves them as they are.
         sweep: Seeds a configuration of the sweep is averaged over; none, no sweep.
         sweep_amount: Budget of every configuration of the sweep.
         study: The ablation it belongs to.
@@ -151,9 +151,8 @@ class Cell:
 
     def _stage(self, stage: int, known: Mapping[str, Record]) -> Iterator[list[Job]]:
         """The jobs of every configuration of a stage."""
-        settings = tuning.settings_of(
-            tasks.find(self.task, self.data), self.method, self.budget.axis
-        )
+        task = tasks.find(self.task, self.data)
+        settings = tuning.settings_of(task, self.method, self.budget.axis, dict(self.options))
         before = self._scores(self._stage(1, known), known) if stage > 1 else {}
         budget = Budget(self.budget.axis, self.sweep_amount)
         for options in tuning.stage_options(settings, stage, before):

@@ -22,6 +22,17 @@ closed = true            # for choosing settings: the test set is not read, vali
 softmax = {}
 greedy = { solver = "greedy" }
 
+[[run]]
+study = "presets"        # with tune, every variant is swept, its own options left as they are
+tasks = ["snn"]
+methods = ["polystep"]
+seeds = [0, 1, 2]
+match = "evals"
+tune = [100]
+[run.variants]
+frugal = { preset = "frugal" }
+sketch = { preset = "sketch" }
+
 [options.snn.openai-es]  # instead of a sweep
 sigma = 0.1
 """
@@ -123,7 +134,8 @@ def _expanded(
     variants = table.get("variants", {"": {}})
     for name, method, variant in itertools.product(table["tasks"], table["methods"], variants):
         task = tasks.find(name, table.get("data", data))
-        chosen = {**options.get(task.name, {}).get(method, {}), **variants[variant]}
+        given = options.get(task.name, {}).get(method, {})
+        chosen = {**given, **variants[variant]}
         check_options(method, chosen)
         budget = budget_of(task, table["match"], table.get("budget"))
         if not (chosen or "tune" in table or "variants" in table):  # variants differ in one thing
@@ -136,7 +148,7 @@ def _expanded(
             budget,
             tuple(table["seeds"]),
             tuple(sorted(chosen.items())),
-            sweep=() if chosen else tuple(table.get("tune", ())),
+            sweep=() if given else tuple(table.get("tune", ())),
             sweep_amount=swept.amount,
             study=table.get("study", ""),
             variant=variant,

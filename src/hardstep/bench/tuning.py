@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hardstep import presets
+from hardstep.bench import variants
 from hardstep.bench.methods import has_slope
+from hardstep.optim import Settings
 from hardstep.schedules import length_at, value_at
 from hardstep.tasks import Task
 
@@ -49,31 +50,47 @@ _SIZES: dict[str, tuple[Setting, ...]] = {  # where steps are not what is equal,
     "random": (_POPULATION,),
 }
 _PARTICLE_DIM = Setting("particle_dim", 4, 2.0, multiple_of=1)
-_POLYSTEP_SIZES: dict[str, tuple[Setting, ...]] = {
-    "steps": (),
-    "evals": (_PARTICLE_DIM, Setting("share", 0.1, 2.0), Setting("preset", "frugal", 1.0)),
-    "time": (_PARTICLE_DIM, Setting("rank", 4, 2.0, multiple_of=1)),
+_POLYSTEP_SIZES: dict[str, tuple[Setting, ...]] = {  # by preset
+    "task": (_PARTICLE_DIM, Setting("rank", 4, 2.0, multiple_of=1)),
+    "frugal": (_PARTICLE_DIM, Setting("share", 0.1, 2.0)),
+    "sketch": (Setting("particle_dim", 16, 2.0, multiple_of=1),),
 }
 _SLOPE = Setting("slope", math.sqrt(0.5 * 10), math.sqrt(10 / 0.5))  # from 0.5 to 10, as published
 
 
-def settings_of(task: Task, method: str, axis: str) -> tuple[Setting, ...]:
-    """What is tuned: populations only where the axis leaves them free."""
-    if method == "polystep":
-        return _radii(task, axis) + _POLYSTEP_SIZES[axis]
-    found = _SETTINGS[method]
+def settings_of(
+    task: Task, method: str, axis: str, fixed: Mapping[str, Any] | None = None
+) -> tuple[Setting, ...]:
+    """What is tuned, populations only where the axis leaves them free; and what is fixed.
+
+    Args:
+        task: The task.
+        method: The method's name.
+        axis: What budgets are equal in.
+        fixed: Options that every configuration has.
+    """
+    fixed = {} if fixed is None else fixed
+    found = _polystep(task, axis, fixed) if method == "polystep" else _SETTINGS[method]
     if axis != "steps":
         found += _SIZES.get(method, ())
     if method == "adam" and has_slope(task):
         found += (_SLOPE,)
-    return found
+    kept = tuple(setting for setting in found if setting.name not in fixed)
+    return kept + tuple(Setting(name, value, 1.0) for name, value in fixed.items())
 
 
-def _radii(task: Task, axis: str) -> tuple[Setting, ...]:
-    """PolyStep's, around those it would begin with."""
-    settings = presets.frugal(task.steps) if axis == "evals" else task.settings(task.steps)
-    # A sweep of few evaluations flatters long steps, so it does not look far.
-    ratios = {"step_radius": 1.6 if axis == "evals" else 2.0, "probe_radius": 2.0}
+def _polystep(task: Task, axis: str, fixed: Mapping[str, Any]) -> tuple[Setting, ...]:
+    """Radii around those of the preset, and what a step costs unless steps are equal."""
+    preset = fixed.get("preset", "frugal" if axis == "evals" else "task")
+    found = _radii(variants.preset(task, task.steps, preset), preset)
+    if axis != "steps":
+        found += _POLYSTEP_SIZES.get(preset, ())
+    return found if preset == "task" else (*found, Setting("preset", preset, 1.0))
+
+
+def _radii(settings: Settings, preset: str) -> tuple[Setting, ...]:
+    # A sweep of few evaluations flatters long steps of single units, so it does not look far.
+    ratios = {"step_radius": 1.6 if preset == "frugal" else 2.0, "probe_radius": 2.0}
     temperature = float(value_at(settings.temperature, 0))
     return tuple(
         Setting(name, length_at(name, getattr(settings, name), 0, temperature), ratio)
@@ -96,7 +113,10 @@ def grid(
 
 
 def _design(num: int) -> Iterator[tuple[int, ...]]:
-    """Exponents of nine configurations of `num` settings."""
+    """Exponents of nine configurations of `num` settings; of none there is but one."""
+    if num == 0:
+        yield ()
+        return
     if num == 1:
         yield from ((k - CONFIGURATIONS // 2,) for k in range(CONFIGURATIONS))
         return

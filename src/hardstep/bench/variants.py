@@ -11,7 +11,7 @@
     polytope = "orthoplex"            simplex, cube
     solver = "sinkhorn"               softmax, kl, greedy, top-k
     rotation = "biased"               haar
-    preset = "paper"                  start from the paper's settings of the task, or "frugal"
+    preset = "paper"                  the paper's settings of the task; frugal, sketch
 
 They apply to the task's own settings, or to the preset's. An end alone, such as step_radius_end,
 anneals to it from where these begin.
@@ -29,7 +29,7 @@ from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, Weigh
 from hardstep.optim.rules import check_fraction
 from hardstep.schedules import Cosine, Length, Schedule, length_at, temperature_at
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
-from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sparse
+from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sketch, Sparse
 from hardstep.tasks import Task
 
 Dimension = Callable[[], int]
@@ -60,6 +60,10 @@ PAPER: Mapping[str, Callable[[int], Settings]] = {
     "staircase": presets.staircase,
     "argmax": presets.argmax,
     "moe": presets.moe,
+}
+ANY_TASK: Mapping[str, Callable[[int], Settings]] = {
+    "frugal": presets.frugal,
+    "sketch": presets.sketch,
 }
 SOLVERS: Mapping[str, Callable[[], Any]] = {
     "softmax": RowSoftmax,
@@ -96,7 +100,7 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
     Raises:
         ConfigError: A word or a combination that does not exist.
     """
-    base = _preset(task, steps, options.get("preset", "task"))
+    base = preset(task, steps, options.get("preset", "task"))
     changes: dict[str, Any] = {}
     for name in ("temperature", "step_radius", "probe_radius"):
         if name in options or f"{name}_end" in options:
@@ -113,12 +117,13 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
     return base.changed(**changes)
 
 
-def _preset(task: Task, steps: int, name: str) -> Settings:
-    check(name, ("task", "paper", "frugal"), "preset")
+def preset(task: Task, steps: int, name: str) -> Settings:
+    """The settings that options apply to."""
+    check(name, ("task", "paper", *ANY_TASK), "preset")
     if name == "task":
         return task.settings(steps)
-    if name == "frugal":
-        return presets.frugal(steps)
+    if name in ANY_TASK:
+        return ANY_TASK[name](steps)
     if task.name not in PAPER:
         raise ConfigError(f"the paper has no settings for {task.name!r}, only {', '.join(PAPER)}")
     return PAPER[task.name](steps)
@@ -146,6 +151,9 @@ def _polytope(base: Settings, options: Mapping[str, Any]) -> Any:
 
 
 def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any:
+    if isinstance(base.subspace, Sketch) and "subspace" not in options:
+        inside = base.changed(subspace=base.subspace.of)
+        return Sketch(of=_subspace(inside, options, dim))
     space = base.subspace
     rank = options.get("rank", getattr(space, "rank", None))
     if "subspace" in options:

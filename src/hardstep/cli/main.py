@@ -122,13 +122,16 @@ def tune(
     first_seed: Annotated[int, typer.Option(help="Not one that is reported later.")] = 100,
     records: Annotated[Path | None, typer.Option(help="Append every run to this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the best as JSON.")] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD.NAME=VALUE", help="Not tuned, e.g. polystep.preset=sketch."),
+    ] = None,
 ) -> None:
     """Sweep a method's settings on validation: nine configurations, then nine around the best."""
     from hardstep.cli.tune import TuneOptions, run_tune
 
-    raise typer.Exit(
-        run_tune(TuneOptions(task, method, data, match, budget, seeds, first_seed, records, json))
-    )
+    sweep = (data, match, budget, seeds, first_seed, records, json, option or [])
+    raise typer.Exit(run_tune(TuneOptions(task, method, *sweep)))
 
 
 @app.command()

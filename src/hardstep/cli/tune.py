@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hardstep.bench.records import Record, append, load
 from hardstep.bench.running import Progress, carry_out
 from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
+from hardstep.cli.compare import parse_options
 from hardstep.cli.outputs import check_writable
 from hardstep.names import check
 from hardstep.tasks.rehearsal import rehearse
@@ -33,6 +34,7 @@ class TuneOptions:
     first_seed: int = 100
     records: Path | None = None
     json: bool = False
+    options: list[str] = field(default_factory=list)  # method.option=value, left as they are
 
 
 def run_tune(options: TuneOptions) -> int:
@@ -40,13 +42,14 @@ def run_tune(options: TuneOptions) -> int:
     check(options.method, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
-    rehearse_method(task, options.method, {})
+    fixed = parse_options(options.options, [options.method]).get(options.method, {})
+    rehearse_method(task, options.method, fixed)
     if options.records is not None:
         check_writable(options.records, "--records")
     rehearse(task, options.first_seed)
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
-    cell = Cell(task.name, task.data_name, options.method, budget, (), sweep=seeds,
-                sweep_amount=budget.amount)  # fmt: skip
+    cell = Cell(task.name, task.data_name, options.method, budget, (),
+                tuple(sorted(fixed.items())), seeds, budget.amount)  # fmt: skip
     loaded = load(options.records) if options.records else None
     tell_skipped(loaded.skipped if loaded else [])
     progress = Progress([cell], loaded.records if loaded else [])

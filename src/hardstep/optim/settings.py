@@ -10,8 +10,8 @@ from hardstep.errors import ConfigError
 from hardstep.geometry import Haar, Jitter, Polytope, Rotation, Simplex
 from hardstep.optim.rules import Rule
 from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
-from hardstep.solvers import RowSoftmax, Solver
-from hardstep.subspaces import RowWise, Subspace
+from hardstep.solvers import RowSoftmax, Sinkhorn, Solver
+from hardstep.subspaces import RowWise, Sketch, Subspace
 
 NonFinite = Literal["worst", "raise"]
 
@@ -63,6 +63,11 @@ class Settings:
             )
         if self.nonfinite not in ("worst", "raise"):
             raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {self.nonfinite!r}")
+        if isinstance(self.subspace, Sketch) and _is_balanced(self.solver):
+            raise ConfigError(
+                "Sinkhorn gives every direction its share of the particles, and a Sketch has one "
+                f"particle, which would stand still, got {self.solver!r}; use RowSoftmax()"
+            )
         self._check_rules()
 
     def _check_rules(self) -> None:
@@ -91,6 +96,11 @@ class Settings:
                 f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
             )
         return replace(self, **changes)
+
+
+def _is_balanced(solver: object) -> bool:
+    """Whether columns have fixed masses, in a solver or in the one it wraps."""
+    return isinstance(solver, Sinkhorn) or (hasattr(solver, "inner") and _is_balanced(solver.inner))
 
 
 def _check_kind(name: str, value: object, method: str, example: str) -> None:

@@ -16,6 +16,7 @@ from hardstep.subspaces.layerwise import LayerWise
 from hardstep.subspaces.layout import Layout, TensorSpec, trainable
 from hardstep.subspaces.lowrank import LowRank
 from hardstep.subspaces.rowwise import HaarRows, RowWise, SharedRows
+from hardstep.subspaces.sketch import Sketch
 from hardstep.subspaces.sparse import Sparse
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "LowRank",
     "RowWise",
     "SharedRows",
+    "Sketch",
     "Sparse",
     "Subspace",
     "TensorSpec",

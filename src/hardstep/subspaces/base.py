@@ -63,6 +63,8 @@ class Factors(NamedTuple):
 class BoundSubspace(ABC):
     """A subspace of one layout."""
 
+    everywhere = False  # whether one coordinate moves every tensor, so that nothing stays as it was
+
     def __init__(self, layout: Layout, blocks: tuple[Block, ...]) -> None:
         self.layout = layout
         self.blocks = blocks

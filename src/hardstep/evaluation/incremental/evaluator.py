@@ -134,6 +134,8 @@ class Incremental:
 
     def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
         """The record, or why there is none (an exception would keep its values alive)."""
+        if candidates.subspace.everywhere:
+            return "a candidate moves every tensor, so there is nothing to keep"
         try:
             return record(problem, candidates.base, candidates.seed, self.memory_budget)
         except HardstepError:
