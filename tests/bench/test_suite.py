@@ -14,7 +14,7 @@ from llvmlite.binding import get_host_cpu_name
 from hardstep.bench import load
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.protocol import Budget
-from hardstep.bench.running import Progress, carry_out
+from hardstep.bench.running import Progress, _interrupts_held, carry_out
 from hardstep.bench.suite import read
 from hardstep.bench.tuning import CONFIGURATIONS
 from hardstep.cli.bench import Part, duration, run_suite, run_table
@@ -275,6 +275,30 @@ def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path, slow):
     assert running.returncode == 130
     assert said.endswith("2 runs were recorded, the same command goes on with the rest\n")
     assert [record["budget"]["amount"] for record in load(records).records] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_an_interrupt_waits_until_a_worker_has_been_started(number):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    idle = Thread(target=time.sleep, args=(1,), daemon=True)
+    idle.start()  # it does not hold anything, so it is the one that hears
+    before, finished = signal.signal(number, interrupted), []
+
+    def start():
+        with _interrupts_held():
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+            finished.append(True)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert signal.getsignal(number) is interrupted
+    finally:
+        signal.signal(number, before)
+    assert finished
 
 
 def swept(seeds=(0, 1), sweep=(100, 101)):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,6 +18,8 @@ from hardstep.bench import methods
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.records import Record
 from hardstep.tasks import rehearsal
+
+HELD = {signal.SIGINT, signal.SIGTERM}  # while workers are started
 
 
 class Progress:
@@ -165,16 +168,32 @@ def _interrupt(workers: Iterable[BaseProcess]) -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """What is started in here does not hear Ctrl-C until it asks to.
+    """What is started in here does not hear Ctrl-C or `kill` until it asks to; we do afterwards.
 
-    The first submissions start workers, and one that dies while it starts would make the pool end
-    the others in the middle of saving.
+    The first submissions start workers. One that dies while it starts would make the pool end the
+    others in the middle of saving, and one that is started when the pool has not noted it yet
+    would never be told to end. Blocking is for the workers, who inherit it; to us it is not
+    enough, for any other thread (of a linear algebra library, say) may take the signal instead.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    heard: list[int] = []
+    kept = {number: signal.getsignal(number) for number in HELD}
+    ours = {n: handler for n, handler in kept.items() if callable(handler)} if _is_main() else {}
+    for number in ours:
+        signal.signal(number, lambda number, _: heard.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        for first in heard[:1]:
+            signal.raise_signal(first)
+
+
+def _is_main() -> bool:
+    """Whether this thread is the one that may set handlers."""
+    return threading.current_thread() is threading.main_thread()
 
 
 _stopping: Event  # a worker's: set before the interrupts are sent
@@ -191,7 +210,7 @@ def _start_worker(stopping: Event) -> None:
 
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
     torch.set_num_threads(1)
     _stopping = stopping
 
