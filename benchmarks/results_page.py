@@ -12,6 +12,7 @@ import edges
 import ladder
 import marked
 import readme_tables
+import scarce
 
 from hardstep.bench.records import load
 from hardstep.bench.report import gather, render_markdown
@@ -43,8 +44,9 @@ def pages() -> dict[Path, str]:
     parts = [render_markdown(contents), LADDER]
     for data in sorted(ladder.SEEDS):
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
-    made = readme_tables.tables(contents) | costs.figures(contents)
+    made = readme_tables.tables(contents) | costs.figures(contents) | scarce.figures(contents)
     made |= {"costs": costs.table(contents), "edges": edges.table(contents)}
+    made |= {"scarce": scarce.table(contents)}
     pages = {path: marked.renewed(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

@@ -36,7 +36,7 @@ def table(contents: Contents) -> str:
 
 
 def figures(contents: Contents) -> dict[str, str]:
-    """Wins, ties and losses of each preset against all methods without gradients."""
+    """Wins, ties and losses of each preset against all methods without gradients; README's word."""
     found = {}
     for name in PRESETS:
         verdicts = Counter(
@@ -46,7 +46,8 @@ def figures(contents: Contents) -> dict[str, str]:
             if row.against
         )
         found[f"tally of {name}"] = " / ".join(str(verdicts[v]) for v in ("win", "tie", "loss"))
-    return found
+    (moe,) = (study for study, _ in _tables(contents) if study.task == "moe")
+    return found | {"moe with sketch": _score(_row(moe, "sketch"))}
 
 
 def _tables(contents: Contents) -> Iterator[tuple[Table, list[Row]]]:
