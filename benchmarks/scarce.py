@@ -1,4 +1,4 @@
-"""PolyStep's presets for few evaluations, each with a sweep of its own, against its rivals on digits.
+"""PolyStep's presets for few evaluations, each with a sweep of its own, against rivals on digits.
 
 The main comparison has `frugal`. `sketch` came later, so it stands in a study beside it.
 """
