@@ -101,13 +101,12 @@ def sketch(
     probe_radius: float = 4.0,
     rank: int | None = 8,
 ) -> Settings:
-    """Ours for when evaluations are scarce and there are many units, or the loss is a black box.
+    """Ours for when evaluations are scarce and there are many units.
 
     One particle of `dim` random directions through all weights, new at every step: `dim` + 1
     evaluations each. Losses are measured in units of their spread, so any objective will do, and
-    what steps have found adds up in the weights. A move is the length of all weights together, so
-    larger networks want longer radii (with the root of their number), and either kind of radius
-    is worth tuning: `hardstep tune`.
+    what steps have found adds up in the weights. A radius is a length of all weights together, and
+    both are worth tuning: `hardstep tune --option polystep.preset=sketch`.
     """
     return Settings(
         subspace=Sketch(of=RowWise(rank=rank)),

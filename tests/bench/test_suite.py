@@ -44,7 +44,7 @@ softmax = {}
 greedy = { solver = "greedy" }
 """
 
-SWEPT = STUDY.replace("budget = 2", "budget = 2\ntune = [7]").replace("softmax", "sinkhorn")
+SWEPT = STUDY.replace("budget = 2", "budget = 2\ntune = [7]")
 
 
 @pytest.fixture
@@ -114,13 +114,21 @@ def test_a_study_with_a_sweep_tunes_every_variant_and_leaves_its_options(tmp_pat
                for j in first)  # fmt: skip
     records = [pretended(job) | {"study": job.study, "variant": job.variant} for job in first]
     second = jobs_of(path, records)
-    assert {(job.stage, job.variant) for job in second} == {(2, "sinkhorn"), (2, "greedy")}
+    assert {(job.stage, job.variant) for job in second} == {(2, "softmax"), (2, "greedy")}
     records += [pretended(job) | {"study": job.study, "variant": job.variant} for job in second]
     last = jobs_of(path, records)
     assert [(job.stage, job.seed, job.variant) for job in last] == [
-        (0, 0, "sinkhorn"), (0, 0, "greedy"),
+        (0, 0, "softmax"), (0, 0, "greedy"),
     ]  # fmt: skip
     assert set(dict(last[1].options)) == {"solver", "step_radius", "probe_radius"}
+
+
+def test_a_sweep_with_nothing_to_tune_is_one_run_and_counted_as_such():
+    given = (("population", 8), ("sigma", 0.1))
+    cell = Cell("mlp", "digits", "random", Budget("evals", 80.0), (0, 1), given, (7,), 40.0)
+    assert cell.size == 3
+    (first,) = cell.todo({})
+    assert [job.seed for job in cell.todo({first.key: pretended(first)})] == [0, 1]
 
 
 def test_only_what_is_missing_is_run(suite, tmp_path, monkeypatch):

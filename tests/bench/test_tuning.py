@@ -61,6 +61,12 @@ def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_it
     assert [s.name for s in at_steps] == ["step_radius", "probe_radius", "preset"]
 
 
+def test_beside_fixed_settings_a_last_one_has_three_levels():
+    settings = settings_of(TASK, "cma-es", "evals", {"sigma": 0.1})
+    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    assert [c["population"] for c in found] == [16, 64, 256]
+
+
 def test_where_everything_is_fixed_there_is_one_configuration():
     fixed = {"sigma": 0.1, "population": 8}
     settings = settings_of(TASK, "random", "evals", fixed)
@@ -138,8 +144,10 @@ def test_the_command_leaves_what_it_was_given(tmp_path):
     assert result.exit_code == 0, result.output
     assert "--option polystep.preset=sketch" in result.output.splitlines()[-1]
     assert {r["options"]["preset"] for r in load(records).records} == {"sketch"}
-    refused = CliRunner().invoke(app, [*command, "--option", "mezo.mu=1"])
-    assert isinstance(refused.exception, ConfigError)
+    for option in ("mezo.mu=1", "polystep.subspace=layer-wise"):  # which has no share to tune
+        refused = CliRunner().invoke(app, [*command, "--option", option])
+        assert isinstance(refused.exception, ConfigError)
+    assert len(load(records).records) == 17
 
 
 def test_a_configuration_that_diverged_is_never_the_best():

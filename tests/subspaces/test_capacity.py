@@ -13,6 +13,7 @@ from hardstep.subspaces import (
     LowRank,
     RowWise,
     SharedRows,
+    Sketch,
     Sparse,
 )
 
@@ -22,6 +23,7 @@ BOUNDED = [
     (lambda limit: LayerWise(1, max_bytes=limit), "RowWise(rank=1)"),
     (lambda limit: Adaptive(1, max_bytes=limit), "RowWise(rank=1)"),
     (lambda limit: Global(7, max_bytes=limit), "RowWise or Sparse"),
+    (lambda limit: Sketch(RowWise(1), max_bytes=limit), "fewer directions or a smaller subspace"),
     (lambda limit: Sparse(1, max_bytes=limit), "a smaller rank"),
     (lambda limit: RowWise(1, max_bytes=limit), "SharedRows"),
     (lambda limit: RowWise(1, SharedRows(), max_bytes=limit), "a smaller rank"),

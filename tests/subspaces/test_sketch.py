@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from hardstep import presets
+from hardstep.errors import ConfigError
 from hardstep.evaluation import Incremental
+from hardstep.geometry import Biased
 from hardstep.nn import HardMoE, build
-from hardstep.optim import PolyStep
+from hardstep.optim import AdaptiveProbes, Momentum, PlanReuse, PolyStep, WeightMomentum
 from hardstep.subspaces import Layout, RowWise, Sketch
 
 from .catalogue import MODELS, bound, matrix, randn, tensors_of
@@ -68,6 +70,27 @@ def test_nothing_is_recorded_for_candidates_that_keep_nothing():
         "a candidate moves every tensor, so there is nothing to keep"
     }
     assert evaluator.fallback.note == "batched"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rules": (PlanReuse(3),)},
+        {"rules": (WeightMomentum(0.9), Momentum(0.5))},
+        {"rules": (AdaptiveProbes(),)},
+        {"rotation": Biased()},
+    ],
+    ids=str,
+)
+def test_what_remembers_coordinates_is_refused_rather_than_left_without_effect(given):
+    with pytest.raises(ConfigError, match="remembers coordinates, and a Sketch has new ones"):
+        presets.sketch(10).changed(**given)
+
+
+@pytest.mark.parametrize("of", [8, RowWise], ids=str)
+def test_a_sketch_of_no_subspace_is_refused(of):
+    with pytest.raises(ConfigError, match="of must be a subspace such as RowWise"):
+        Sketch(of)
 
 
 def test_few_evaluations_train_a_mixture_whose_units_they_could_not_ask_one_by_one():

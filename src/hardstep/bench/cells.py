@@ -124,7 +124,18 @@ class Cell:
 
     def stage_size(self, stage: int) -> int:
         """Runs of a stage of the sweep; the centre of the second is one of the first."""
-        return len(self.sweep) * (tuning.CONFIGURATIONS - (stage > 1))
+        return len(self.sweep) * (len(self.first_stage) - (stage > 1)) if self.sweep else 0
+
+    @cached_property
+    def first_stage(self) -> list[Chosen]:
+        """The configurations that a sweep begins with."""
+        found = tuning.stage_options(self._settings, 1, {})
+        return [tuple(sorted(options.items())) for options in found]
+
+    @cached_property
+    def _settings(self) -> tuple[tuning.Setting, ...]:
+        task = tasks.find(self.task, self.data)
+        return tuning.settings_of(task, self.method, self.budget.axis, dict(self.options))
 
     def todo(self, known: Mapping[str, Record]) -> list[Job]:
         """What can be run now and is not among the known records, by key."""
@@ -151,11 +162,9 @@ class Cell:
 
     def _stage(self, stage: int, known: Mapping[str, Record]) -> Iterator[list[Job]]:
         """The jobs of every configuration of a stage."""
-        task = tasks.find(self.task, self.data)
-        settings = tuning.settings_of(task, self.method, self.budget.axis, dict(self.options))
         before = self._scores(self._stage(1, known), known) if stage > 1 else {}
         budget = Budget(self.budget.axis, self.sweep_amount)
-        for options in tuning.stage_options(settings, stage, before):
+        for options in tuning.stage_options(self._settings, stage, before):
             chosen = tuple(sorted(options.items()))
             yield [self._job(seed, budget, chosen, stage) for seed in self.sweep]
 

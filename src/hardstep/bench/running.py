@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import fmean
+from types import FrameType
 
 from hardstep import tasks
 from hardstep.bench import methods
@@ -115,7 +116,11 @@ def rehearse(cells: Sequence[Cell]) -> None:
         ConfigError: A method cannot be built for its task with its options, or a task of one's own
             fails on its first batch.
     """
-    wanted = dict.fromkeys((cell.task, cell.data, cell.method, cell.options) for cell in cells)
+    wanted = dict.fromkeys(
+        (cell.task, cell.data, cell.method, options)
+        for cell in cells
+        for options in (cell.first_stage if cell.sweep and cell.options else [cell.options])
+    )
     for task, data, method, options in wanted:
         methods.rehearse(tasks.find(task, data), method, dict(options))
     seeds = {(cell.task, cell.data): (*cell.sweep, *cell.seeds)[0] for cell in cells}
@@ -176,15 +181,24 @@ def _interrupts_held() -> Iterator[None]:
     enough, for any other thread (of a linear algebra library, say) may take the signal instead.
     """
     heard: list[int] = []
+    holding = True
     kept = {number: signal.getsignal(number) for number in HELD}
     ours = {n: handler for n, handler in kept.items() if callable(handler)} if _is_main() else {}
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if holding:
+            heard.append(number)
+        else:  # while handlers are put back, which another signal may cut short
+            ours[signal.Signals(number)](number, frame)
+
     for number in ours:
-        signal.signal(number, lambda number, _: heard.append(number))
+        signal.signal(number, hear)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        holding = False
         for number, handler in ours.items():
             signal.signal(number, handler)
         for first in heard[:1]:
@@ -209,8 +223,10 @@ def _start_worker(stopping: Event) -> None:
     import torch
 
     os.setpgrp()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in HELD:
+        signal.signal(number, signal.SIG_IGN)  # what has come so far; the event says it, too
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     _stopping = stopping
 

@@ -104,7 +104,8 @@ def grid(
     """Nine configurations around the centres."""
     tuned = [setting for setting in settings if setting.ratio > 1]
     fixed = {s.name: centres[s.name] for s in settings if s not in tuned}
-    for exponents in _design(len(tuned)):
+    alone = len(settings) == 1
+    for exponents in _design(len(tuned), alone):
         found = dict(fixed)
         for setting, exponent in zip(tuned, exponents, strict=True):
             ratio = setting.ratio if stage == 1 else math.sqrt(setting.ratio)
@@ -112,13 +113,14 @@ def grid(
         yield found
 
 
-def _design(num: int) -> Iterator[tuple[int, ...]]:
-    """Exponents of nine configurations of `num` settings; of none there is but one."""
-    if num == 0:
-        yield ()
-        return
-    if num == 1:
-        yield from ((k - CONFIGURATIONS // 2,) for k in range(CONFIGURATIONS))
+def _design(num: int, alone: bool) -> Iterator[tuple[int, ...]]:
+    """Exponents of nine configurations of `num` settings.
+
+    Fewer where one or none is left beside fixed ones: nine levels suit a method that has but one.
+    """
+    if num < 2:
+        levels = CONFIGURATIONS if alone else 3
+        yield from ((k - levels // 2,) for k in range(levels)) if num else ((),)
         return
     for a in (-1, 0, 1):
         for b in (-1, 0, 1):

@@ -10,15 +10,13 @@ from hardstep import tasks
 from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.methods import METHODS
-from hardstep.bench.methods import rehearse as rehearse_method
 from hardstep.bench.records import Record, append, load
-from hardstep.bench.running import Progress, carry_out
+from hardstep.bench.running import Progress, carry_out, rehearse
 from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import parse_options
 from hardstep.cli.outputs import check_writable
 from hardstep.names import check
-from hardstep.tasks.rehearsal import rehearse
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,12 @@ def run_tune(options: TuneOptions) -> int:
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
     fixed = parse_options(options.options, [options.method]).get(options.method, {})
-    rehearse_method(task, options.method, fixed)
-    if options.records is not None:
-        check_writable(options.records, "--records")
-    rehearse(task, options.first_seed)
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
     cell = Cell(task.name, task.data_name, options.method, budget, (),
                 tuple(sorted(fixed.items())), seeds, budget.amount)  # fmt: skip
+    rehearse([cell])
+    if options.records is not None:
+        check_writable(options.records, "--records")
     loaded = load(options.records) if options.records else None
     tell_skipped(loaded.skipped if loaded else [])
     progress = Progress([cell], loaded.records if loaded else [])

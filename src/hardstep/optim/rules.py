@@ -32,6 +32,7 @@ class Rule:
     """A rule that does nothing; the others override what they need."""
 
     reuses: ClassVar[bool] = False  # old losses or plans stand in for new ones: no jitter
+    remembers: ClassVar[bool] = False  # coordinates, which a redraw makes it forget
     of_weights: ClassVar[bool] = False  # its state is of the weights and outlives coordinates
 
     def init(self, move: Tensor) -> RuleState:
@@ -96,6 +97,8 @@ class Momentum(Rule):
 
     beta: Schedule = 0.9
 
+    remembers: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_fraction("Momentum: beta", self.beta)
 
@@ -140,6 +143,7 @@ class PlanReuse(Rule):
     limit: float = 1.5
 
     reuses: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.every < 1:
@@ -199,6 +203,7 @@ class AdaptiveProbes(Rule):
     max_age: int = 3
 
     reuses: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.tolerance < 0:

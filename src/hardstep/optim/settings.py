@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from hardstep.errors import ConfigError
-from hardstep.geometry import Haar, Jitter, Polytope, Rotation, Simplex
+from hardstep.geometry import Biased, Haar, Jitter, Polytope, Rotation, Simplex
 from hardstep.optim.rules import Rule
 from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
 from hardstep.solvers import RowSoftmax, Sinkhorn, Solver
@@ -63,12 +63,22 @@ class Settings:
             )
         if self.nonfinite not in ("worst", "raise"):
             raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {self.nonfinite!r}")
-        if isinstance(self.subspace, Sketch) and _is_balanced(self.solver):
+        self._check_rules()
+        if isinstance(self.subspace, Sketch):
+            self._check_sketch()
+
+    def _check_sketch(self) -> None:
+        if _is_balanced(self.solver):
             raise ConfigError(
                 "Sinkhorn gives every direction its share of the particles, and a Sketch has one "
                 f"particle, which would stand still, got {self.solver!r}; use RowSoftmax()"
             )
-        self._check_rules()
+        forgetful = [rule for rule in self.rules if rule.remembers]
+        if isinstance(self.rotation, Biased) or forgetful:
+            raise ConfigError(
+                f"{(*forgetful, self.rotation)[0]!r} remembers coordinates, and a Sketch has new "
+                "ones at every step, so it would do nothing; leave it out, or use WeightMomentum"
+            )
 
     def _check_rules(self) -> None:
         if not isinstance(self.rules, tuple | list):

@@ -63,7 +63,7 @@ class Factors(NamedTuple):
 class BoundSubspace(ABC):
     """A subspace of one layout."""
 
-    everywhere = False  # whether one coordinate moves every tensor, so that nothing stays as it was
+    everywhere = False  # whether whole batches are the better way: all moves, few candidates a step
 
     def __init__(self, layout: Layout, blocks: tuple[Block, ...]) -> None:
         self.layout = layout

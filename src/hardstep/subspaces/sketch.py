@@ -3,8 +3,7 @@
 θ = θ₀ + Π Q y, with Q (n × d_p) orthonormal and drawn anew at every step. There is one particle,
 so a step takes no more evaluations than the polytope has vertices, and each of them moves every
 weight a little. That costs the evaluator what single units save it (nothing of a forward pass can
-be kept), and gives the search what they cannot: a probe averages over the jumps of the whole
-network, and thousands of units are asked about by a handful of evaluations.
+be kept); in return a handful of evaluations asks about all units at once.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,15 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
-from hardstep.subspaces.base import Block, BoundSubspace, Subspace, haar_columns
+from hardstep.errors import ConfigError
+from hardstep.subspaces.base import (
+    Block,
+    BoundSubspace,
+    Subspace,
+    check_capacity,
+    haar_columns,
+    itemsize,
+)
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.rowwise import RowWise
 
@@ -30,13 +37,23 @@ class Sketch:
 
     Args:
         of: The subspace they lie in. The smaller it is, the more of it a step sees.
+        max_bytes: Refuse directions larger than this, with those of the subspace inside.
     """
 
     of: Subspace = field(default_factory=RowWise)
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.of, type) or not callable(getattr(self.of, "bind", None)):
+            raise ConfigError(f"Sketch: of must be a subspace such as RowWise(8), got {self.of!r}")
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Bind the subspace inside, as coordinates without particles, and draw directions."""
-        return BoundSketch(self.of.bind(layout, 1, seed), particle_dim, seed)
+        inner = self.of.bind(layout, 1, seed)
+        numbers = inner.dim * min(particle_dim, inner.dim)
+        needed = inner.memory + numbers * itemsize(layout.dtype)
+        check_capacity("Sketch", needed, self.max_bytes, "fewer directions or a smaller subspace")
+        return BoundSketch(inner, particle_dim, seed)
 
 
 class BoundSketch(BoundSubspace):
