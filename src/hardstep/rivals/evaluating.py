@@ -13,46 +13,7 @@ from torch import Tensor
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation import Candidates, Objective, Span
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import Block, BoundSubspace, Factors
-
-
-class Together(BoundSubspace):
-    """A subspace seen as one block: a candidate moves all of its coordinates."""
-
-    def __init__(self, inner: BoundSubspace) -> None:
-        names = tuple(spec.name for spec in inner.layout)
-        super().__init__(inner.layout, (Block(names, (inner.dim,)),))
-        self.inner = inner
-
-    @property
-    def orthonormal(self) -> bool:
-        """As inside."""
-        return self.inner.orthonormal
-
-    @property
-    def memory(self) -> int:
-        """As inside."""
-        return self.inner.memory
-
-    def displaced(
-        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
-    ) -> dict[str, Tensor]:
-        """All tensors after moves (n, dim)."""
-        del block, index
-        changes = self.inner.expand_many(offsets)
-        return {name: base[name].detach() + change for name, change in changes.items()}
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """As inside."""
-        return self.inner.expand_thin(coordinates)
-
-    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
-        """As inside."""
-        return self.inner.expand(coordinates)
-
-    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """As inside."""
-        return self.inner.project(tensors)
+from hardstep.subspaces import BoundSubspace, Factors, Together
 
 
 class Moved(Candidates):

@@ -18,6 +18,7 @@ from hardstep.subspaces.lowrank import LowRank
 from hardstep.subspaces.rowwise import HaarRows, RowWise, SharedRows
 from hardstep.subspaces.sketch import Sketch
 from hardstep.subspaces.sparse import Sparse
+from hardstep.subspaces.together import Together
 
 __all__ = [
     "Adaptive",
@@ -38,6 +39,7 @@ __all__ = [
     "Sparse",
     "Subspace",
     "TensorSpec",
+    "Together",
     "layer_budget",
     "trainable",
 ]

@@ -15,8 +15,8 @@ from torch import Tensor
 from hardstep import seeds
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
-    Block,
     BoundSubspace,
+    Factors,
     Subspace,
     check_capacity,
     haar_columns,
@@ -24,6 +24,7 @@ from hardstep.subspaces.base import (
 )
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.rowwise import RowWise
+from hardstep.subspaces.together import Together
 
 INNER = "of."  # prefix of what the subspace inside keeps
 
@@ -56,15 +57,13 @@ class Sketch:
         return BoundSketch(inner, particle_dim, seed)
 
 
-class BoundSketch(BoundSubspace):
+class BoundSketch(Together):
     """Directions derived from (seed, number of draws); fewer than d_p where there are no more."""
 
     everywhere = True
 
     def __init__(self, inner: BoundSubspace, particle_dim: int, seed: int) -> None:
-        names = tuple(spec.name for spec in inner.layout)
-        super().__init__(inner.layout, (Block(names, (min(particle_dim, inner.dim),)),))
-        self.inner = inner
+        super().__init__(inner, min(particle_dim, inner.dim))
         self.seed = seed
         self.draws = 0
         self.mixing = self._draw()
@@ -77,36 +76,33 @@ class BoundSketch(BoundSubspace):
         return haar_columns(gaussian).T.to(self.layout.device)
 
     @property
-    def orthonormal(self) -> bool:
-        """As inside: Q is."""
-        return self.inner.orthonormal
-
-    @property
     def memory(self) -> int:
         """Bytes of the directions and of those inside."""
-        return self.inner.memory + self.mixing.numel() * self.mixing.element_size()
+        return super().memory + self.mixing.numel() * self.mixing.element_size()
 
     def displaced(
         self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
         """Every tensor, changed everywhere."""
-        del block
         moves = offsets.new_zeros(len(index), self.dim)
         moves.scatter_add_(1, index.clamp_min(0), torch.where(index >= 0, offsets, 0))
-        changes = self.expand_many(moves)
-        return {name: base[name].detach() + change for name, change in changes.items()}
+        return super().displaced(base, block, index, moves)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Πz of z = Qy."""
-        return self.inner.expand(coordinates @ self.mixing)
+        return super().expand(coordinates @ self.mixing)
 
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The same of several."""
-        return self.inner.expand_many(coordinates @ self.mixing)
+        return super().expand_many(coordinates @ self.mixing)
+
+    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """The same, products as their factors."""
+        return super().expand_thin(coordinates @ self.mixing)
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """QᵀΠᵀ of the tensors."""
-        return self.mixing @ self.inner.project(tensors)
+        return self.mixing @ super().project(tensors)
 
     def commit(self, step: int, move: Tensor) -> bool:
         """Draw the next directions."""
