@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from hardstep.data import digits
-from hardstep.presets import general
+from hardstep.optim.presets import general
 from hardstep.tasks import Task
 from hardstep.training import Metric
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from hardstep import presets
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Orthoplex, Simplex
-from hardstep.optim import Absorb, Momentum, PlanReuse, PolyStep
+from hardstep.optim import Absorb, Momentum, PlanReuse, PolyStep, presets
 from hardstep.schedules import length_at, temperature_at, value_at
 from hardstep.solvers import RowSoftmax
 from hardstep.subspaces import Full, LayerWise, RowWise

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from hardstep.baselines import MeZo
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
-from hardstep.rivals import MeZo
 from hardstep.seeds import derive, generator
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hardstep.tasks.maxsat import Formula
+from hardstep.maxsat import Formula
 
 
 def _signed(formula: Formula) -> list[list[int]]:

@@ -14,13 +14,14 @@ import torch
 
 from bench_maxsat.plan import Spec
 from bench_maxsat.variants import REWEIGHTED, VARIANTS, Reweighting
-from hardstep import Cosine, Full, Length, Orthoplex, PowerDecay, Settings, presets, seeds
+from hardstep import Cosine, Full, Length, Orthoplex, Settings, presets, seeds
+from hardstep.baselines import CmaEs, OpenAiEs, minimize
 from hardstep.bench.provenance import provenance
-from hardstep.rivals import CmaEs, OpenAiEs, minimize
+from hardstep.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
+from hardstep.maxsat.objective import Standing
+from hardstep.maxsat.population import population_costs
+from hardstep.schedules import PowerDecay
 from hardstep.solvers import Sinkhorn
-from hardstep.tasks.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
-from hardstep.tasks.maxsat.objective import Standing
-from hardstep.tasks.maxsat.population import population_costs
 
 Result = dict[str, Any]
 SEED = 0  # of the methods; instances have seeds of their own

@@ -6,18 +6,18 @@ import numpy as np
 
 from hardstep import (
     Cosine,
-    Geometric,
     Length,
     Linear,
     Momentum,
     Orthoplex,
-    Penalized,
     Settings,
     Simplex,
     WeightDecay,
     presets,
 )
-from hardstep.tasks.maxsat import Formula, Search
+from hardstep.maxsat import Formula, Search
+from hardstep.schedules import Geometric
+from hardstep.solvers import Penalized
 
 Preset = Callable[[int], Settings]
 

@@ -20,10 +20,9 @@ from bench_step.records import versions
 from bench_step.rows import BY_NAME, PAPER, Row
 from bench_step.wire import serve, timed
 from hardstep import nn as hard
-from hardstep import presets
 from hardstep.evaluation import Batched, Evaluator
 from hardstep.geometry import Simplex
-from hardstep.optim import PlanReuse, PolyStep, Proposal, Settings
+from hardstep.optim import PlanReuse, PolyStep, Proposal, Settings, presets
 from hardstep.subspaces import Full, LayerWise, RowWise, Subspace
 
 PILOT = 0.01  # share of the probes that tells how long the batched evaluator would take

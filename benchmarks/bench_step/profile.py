@@ -17,8 +17,8 @@ from bench_step.rows import Row
 from bench_step.runs import Plan
 
 ROWS = ("snn", "mlp", "int8", "staircase", "argmax", "moe", "mlp-layer")
-EVALUATOR = "hardstep.evaluation.incremental.evaluator"
-KERNEL = "hardstep.evaluation.fused.kernel"
+EVALUATOR = "hardstep.evaluation.tiers"
+KERNEL = "hardstep.evaluation.fused.bind"
 PARTS = {  # functions by part; none of them calls another one
     "base pass": (f"{EVALUATOR}.record",),
     "products with directions": (f"{KERNEL}.Kernel._own",),

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from hardstep.tasks.maxsat import Formula, random_ksat, read, write
+from hardstep.maxsat import Formula, random_ksat, read, write
 
 from .test_train import HARDSTEP, hardstep
 

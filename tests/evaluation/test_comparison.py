@@ -7,7 +7,7 @@ from torch import nn
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.fused import Kernel
-from hardstep.evaluation.incremental.comparison import contradiction
+from hardstep.evaluation.incremental.verify import contradiction
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.nn import build
 from hardstep.subspaces import RowWise

@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_flatten
 from hardstep import PolyStep
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.incremental.record import record
 from hardstep.evaluation.memory import LiveBytes
+from hardstep.evaluation.trace.record import record
 from hardstep.geometry import Orthoplex
 from hardstep.nn import LIF, SpikingMLP, build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable

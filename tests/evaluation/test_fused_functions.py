@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hardstep.evaluation import Problem
-from hardstep.evaluation.fused.compiled import call
+from hardstep.evaluation.fused.compile import call
 from hardstep.evaluation.fused.operations import BUILD
 from hardstep.evaluation.fused.vectors import Vectors
-from hardstep.evaluation.incremental.record import record
+from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import LayerWise, RowWise, trainable
 

@@ -7,10 +7,10 @@ from torch import nn
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
-from hardstep.evaluation.fused import compiled as compiling
+from hardstep.evaluation import tiers as evaluating
+from hardstep.evaluation.fused import compile as compiling
 from hardstep.evaluation.fused import processor
-from hardstep.evaluation.incremental import evaluator as evaluating
-from hardstep.evaluation.incremental.record import record
+from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
 

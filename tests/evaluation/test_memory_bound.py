@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.incremental.record import Refused, record
 from hardstep.evaluation.memory import LiveBytes
+from hardstep.evaluation.trace.record import Refused, record
 from hardstep.nn import SpikingNet
 from hardstep.subspaces import RowWise
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hardstep.evaluation import Incremental
-from hardstep.evaluation.fused import packing, processor
-from hardstep.evaluation.fused.compiled import call as kernel_call
+from hardstep.evaluation.fused import pack, processor
+from hardstep.evaluation.fused.compile import call as kernel_call
 from hardstep.evaluation.fused.lanes import can_rearrange
 from hardstep.subspaces import RowWise
 
@@ -37,7 +37,7 @@ def evaluated(monkeypatch, given):
 
     evaluator = Incremental()
     with monkeypatch.context() as patch:
-        patch.setattr("hardstep.evaluation.fused.kernel.call", call)
+        patch.setattr("hardstep.evaluation.fused.bind.call", call)
         losses = losses_of(given, RowWise(2), evaluator)
     assert not_fused(evaluator) == set()
     return losses, list(packs.values())
@@ -62,7 +62,7 @@ def test_packing_changes_no_more_than_the_order_of_a_sum(name, dtype, monkeypatc
 def test_the_candidates_packed_together_do_not_change_a_bit(name, monkeypatch):
     given, found = problem(name, torch.float32, batch=40), []
     for size in (1, 2, 7, 64):
-        monkeypatch.setattr(packing, "GROUP", size)
+        monkeypatch.setattr(pack, "GROUP", size)
         found.append(evaluated(monkeypatch, given)[0])
     assert all(torch.equal(losses, found[0]) for losses in found)
 
@@ -85,9 +85,7 @@ def test_registers_are_rearranged_by_the_processors_own_instruction(
     texts = []
     planning = import_module("hardstep.evaluation.fused.plan")
     monkeypatch.setattr(planning, "compiled", lambda text: None)
-    monkeypatch.setattr(
-        "hardstep.evaluation.fused.kernel.call", lambda text, *_: texts.append(text)
-    )
+    monkeypatch.setattr("hardstep.evaluation.fused.bind.call", lambda text, *_: texts.append(text))
     with pytest.warns(RuntimeWarning, match="fused evaluation"):  # of kernels that do nothing
         losses_of(problem("deep-relu", torch.float32))
     llvm.initialize_all_targets()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardstep.evaluation.fused import kernel
+from hardstep.evaluation.fused import bind as kernel
 from hardstep.evaluation.fused.responses import WORTH, inputs_of, respond
 from hardstep.subspaces import LayerWise, RowWise
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.fused.compiled import share_out
+from hardstep.evaluation.fused.compile import share_out
 from hardstep.subspaces import Full, LayerWise, RowWise
 from tests.evaluation.catalogue import candidates_for
 

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from hardstep import presets
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Incremental
 from hardstep.geometry import Biased
 from hardstep.nn import HardMoE, build
-from hardstep.optim import AdaptiveProbes, Momentum, PlanReuse, PolyStep, WeightMomentum
+from hardstep.optim import AdaptiveProbes, Momentum, PlanReuse, PolyStep, WeightMomentum, presets
 from hardstep.subspaces import Layout, RowWise, Sketch
 
 from .catalogue import MODELS, bound, matrix, randn, tensors_of

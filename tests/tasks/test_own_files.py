@@ -21,7 +21,7 @@ from hardstep.data import Batches, digits
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.nn import build
 from hardstep.optim import PolyStep
-from hardstep.presets import general
+from hardstep.optim.presets import general
 from hardstep.tasks.files import run_name
 from hardstep.training import INTERRUPTED, Callback, fit
 

@@ -15,7 +15,7 @@ from hardstep.cli import bench, compare, diagnose, evaluate, train, tune
 from hardstep.data import from_tensors
 from hardstep.errors import ConfigError
 from hardstep.nn import build
-from hardstep.tasks.rehearsal import rehearse, rehearse_with
+from hardstep.tasks.dry_run import rehearse, rehearse_with
 from tests.cli.test_train import hardstep
 
 OWN = """

@@ -9,7 +9,7 @@ from hardstep.errors import ConfigError
 from hardstep.nn import SpikingNet, build
 from hardstep.optim import PolyStep
 from hardstep.tasks import Task
-from hardstep.tasks.pictures import draw
+from hardstep.tasks.plots import draw
 from hardstep.training import Metric, Validation, fit
 
 LOG = [

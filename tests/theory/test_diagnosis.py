@@ -10,8 +10,8 @@ from hardstep import nn as hard
 from hardstep.cli.diagnose import DiagnoseOptions, conclusion, run_diagnose
 from hardstep.data import Batches
 from hardstep.errors import ConfigError
+from hardstep.optim.diagnosis import SWEEP, Batch, diagnose
 from hardstep.schedules import Cosine
-from hardstep.theory.diagnosis import SWEEP, Batch, diagnose
 
 STEPS = 150
 

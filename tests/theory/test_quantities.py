@@ -3,7 +3,7 @@ import math
 import pytest
 
 from hardstep.errors import ConfigError
-from hardstep.theory import quantities
+from hardstep.optim import quantities
 
 
 def test_radii_by_hand():

@@ -4,7 +4,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hardstep.data import Batches, Split
 from hardstep.errors import DataError
-from hardstep.training.stream import Stream, split_batch
+from hardstep.training.batches import Stream, split_batch
 
 
 def loader(**options):

@@ -3,12 +3,12 @@
 from typing import Any
 
 from hardstep import nn as hard
+from hardstep._checks import check
+from hardstep.baselines.checks import check_positive
 from hardstep.bench.methods import Plan, build
 from hardstep.bench.protocol import Budget
 from hardstep.bench.summary import AXIS_NAMES
 from hardstep.errors import ConfigError
-from hardstep.names import check
-from hardstep.rivals.checks import check_positive
 from hardstep.tasks import Task
 
 COUNTED = ("steps", "evals")

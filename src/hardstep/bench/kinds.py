@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hardstep._checks import check
+from hardstep.baselines.checks import is_number
 from hardstep.errors import ConfigError
-from hardstep.names import check
-from hardstep.rivals.checks import is_number
 
 Fits = Callable[[Any], bool]
 

@@ -8,13 +8,22 @@ from typing import Any
 from torch import nn
 
 from hardstep import nn as hard
+from hardstep._checks import check
+from hardstep.baselines import (
+    AdamTwin,
+    CmaEs,
+    Eggroll,
+    InSubspace,
+    MeZo,
+    OpenAiEs,
+    RandomSearch,
+    Spsa,
+)
+from hardstep.baselines.checks import check_count, check_not_negative, check_positive
 from hardstep.bench import variants
 from hardstep.errors import ConfigError
-from hardstep.names import check
 from hardstep.optim import PolyStep
 from hardstep.optim.trainable import Trainable
-from hardstep.rivals import AdamTwin, CmaEs, Eggroll, InSubspace, MeZo, OpenAiEs, RandomSearch, Spsa
-from hardstep.rivals.checks import check_count, check_not_negative, check_positive
 from hardstep.schedules import Cosine
 from hardstep.subspaces import RowWise, Subspace
 from hardstep.tasks import Task

@@ -18,7 +18,7 @@ from hardstep import tasks
 from hardstep.bench import methods
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.records import Record
-from hardstep.tasks import rehearsal
+from hardstep.tasks import dry_run as rehearsal
 
 HELD = {signal.SIGINT, signal.SIGTERM}  # while workers are started
 

@@ -21,11 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from hardstep import presets
+from hardstep._checks import check
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
-from hardstep.names import check
-from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum
+from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum, presets
 from hardstep.optim.rules import check_fraction
 from hardstep.schedules import Cosine, Length, Schedule, length_at, temperature_at
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK

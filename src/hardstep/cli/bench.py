@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardstep._checks import check
 from hardstep.bench.budgets import shown_amount
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.records import Record, append, load
@@ -23,7 +24,6 @@ from hardstep.bench.summary import (
 )
 from hardstep.cli.outputs import check_writable, recorded
 from hardstep.errors import DataError
-from hardstep.names import check
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
+from hardstep._checks import check
 from hardstep.bench.budgets import budget_of, shown_amount, usual_options
 from hardstep.bench.methods import METHODS
 from hardstep.bench.methods import rehearse as rehearse_method
@@ -24,10 +25,9 @@ from hardstep.cli.curves import Curves
 from hardstep.cli.live_table import LiveTable
 from hardstep.cli.outputs import check_writable
 from hardstep.errors import ConfigError
-from hardstep.names import check
 from hardstep.tasks import Task
+from hardstep.tasks.dry_run import rehearse
 from hardstep.tasks.files import is_address
-from hardstep.tasks.rehearsal import rehearse
 
 FRUGAL = (
     "polystep took cheap steps (presets.frugal): the task's own are made for more evaluations; "

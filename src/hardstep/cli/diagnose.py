@@ -13,9 +13,9 @@ from hardstep.cli.evaluate import opened, restore
 from hardstep.cli.outputs import check_picture, picture_file
 from hardstep.data import Batches
 from hardstep.optim import Settings
+from hardstep.optim.diagnosis import Batch, Diagnosis, Probed, diagnose
 from hardstep.schedules import Length, temperature_at
-from hardstep.tasks.rehearsal import rehearse_with
-from hardstep.theory.diagnosis import Batch, Diagnosis, Probed, diagnose
+from hardstep.tasks.dry_run import rehearse_with
 
 NUM_BATCHES = 4  # three to step on, one to judge by
 HEAD = (

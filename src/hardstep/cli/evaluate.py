@@ -12,7 +12,7 @@ from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
-from hardstep.tasks.rehearsal import rehearse_with
+from hardstep.tasks.dry_run import rehearse_with
 from hardstep.training import checkpoints
 
 CHECKPOINT = "checkpoint.pt"  # in the folder of a run

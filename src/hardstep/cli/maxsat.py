@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from hardstep import __version__
 from hardstep.cli import results
 from hardstep.errors import ConfigError
-from hardstep.tasks.maxsat import Formula, random_ksat, read
-from hardstep.tasks.maxsat.local import local_search
-from hardstep.tasks.maxsat.objective import Standing
-from hardstep.tasks.maxsat.search import INTERRUPTED, Progress, Search, SearchResult
+from hardstep.maxsat import Formula, random_ksat, read
+from hardstep.maxsat.local import local_search
+from hardstep.maxsat.objective import Standing
+from hardstep.maxsat.search import INTERRUPTED, Progress, Search, SearchResult
 from hardstep.training import LiveLine
 
 SECONDS = 60.0  # unless a limit is given

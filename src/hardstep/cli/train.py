@@ -17,8 +17,8 @@ from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
+from hardstep.tasks.dry_run import rehearse_with
 from hardstep.tasks.files import is_address, run_name
-from hardstep.tasks.rehearsal import rehearse_with
 from hardstep.training import (
     ACCURACY,
     INTERRUPTED,
@@ -183,7 +183,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
 
 def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[str, Any]) -> None:
     try:
-        from hardstep.tasks.pictures import draw
+        from hardstep.tasks.plots import draw
     except ImportError:
         print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
+from hardstep._checks import check
 from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.methods import METHODS
@@ -16,7 +17,6 @@ from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import parse_options
 from hardstep.cli.outputs import check_writable
-from hardstep.names import check
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,12 @@
 """Losses of candidates: objectives, evaluators and the candidates themselves."""
 
-from hardstep.evaluation.base import (
+from hardstep.evaluation.batched import Batched
+from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.explain import Explanation
+from hardstep.evaluation.goals import goal_of
+from hardstep.evaluation.incremental import Incremental
+from hardstep.evaluation.objectives import (
     Evaluator,
     LossFunction,
     ModelObjective,
@@ -8,14 +14,8 @@ from hardstep.evaluation.base import (
     Problem,
     call_model,
 )
-from hardstep.evaluation.batched import Batched
-from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
-from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explanation import Explanation
-from hardstep.evaluation.goals import goal_of
-from hardstep.evaluation.incremental import Incremental
-from hardstep.evaluation.isolation import isolated
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.sandbox import isolated
 
 __all__ = [
     "Batched",

@@ -22,14 +22,14 @@ from torch.func import vmap
 from torch.utils._pytree import tree_leaves
 
 from hardstep.errors import ConfigError, HardstepError
-from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.dispatch import DispatchMode
-from hardstep.evaluation.explanation import Cost, Explanation, Verdict, explained, forward_cost
-from hardstep.evaluation.isolation import isolated, reseed
+from hardstep.evaluation.explain import Cost, Explanation, Verdict, explained, forward_cost
 from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
+from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.sandbox import isolated, reseed
 from hardstep.evaluation.thin import ThinWeight
+from hardstep.evaluation.trace.dispatch import DispatchMode
 from hardstep.subspaces import Factors
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation.candidates import Candidates
-from hardstep.evaluation.isolation import isolated, reseed
+from hardstep.evaluation.sandbox import isolated, reseed
 
 CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
 FUNCTION_TILE = 4096  # candidates per call of a vectorised function, at most

@@ -6,14 +6,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError
-from hardstep.evaluation.base import (
+from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
+from hardstep.evaluation.objectives import (
     Evaluator,
     LossFunction,
     ModelObjective,
     Objective,
     Problem,
 )
-from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 
 
 def goal_of(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.dispatch import DispatchMode
+from hardstep.evaluation.trace.dispatch import DispatchMode
 
 
 class LiveBytes(DispatchMode):

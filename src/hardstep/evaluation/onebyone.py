@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.base import Problem
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.isolation import isolated, reseed
 from hardstep.evaluation.memory import changed_bytes
+from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.sandbox import isolated, reseed
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._C import _functorch
 from torch.autograd import forward_ad
 
-from hardstep.evaluation.fused.compiled import compiled, share_out
+from hardstep.evaluation.fused.compile import compiled, share_out
 
 LANES = {torch.float32: 16, torch.float64: 8}
 ELEMENT = {torch.float32: "float", torch.float64: "double"}

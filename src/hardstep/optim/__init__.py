@@ -1,9 +1,10 @@
 """The optimizer and what it is made of."""
 
+from hardstep.optim import presets
 from hardstep.optim.ask_tell import AskTell, SuccessRadius
 from hardstep.optim.coverage import Condition, Coverage, Statistics
-from hardstep.optim.minimization import MinimizeResult, minimize
-from hardstep.optim.optimizer import PolyStep
+from hardstep.optim.minimize import MinimizeResult, minimize
+from hardstep.optim.polystep import PolyStep
 from hardstep.optim.report import StepReport
 from hardstep.optim.rules import (
     Absorb,
@@ -39,5 +40,6 @@ __all__ = [
     "WeightMomentum",
     "advance",
     "minimize",
+    "presets",
     "propose",
 ]

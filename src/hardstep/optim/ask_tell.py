@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardstep.errors import CheckpointError, ConfigError, ObjectiveError
 from hardstep.geometry import Simplex
-from hardstep.optim.optimizer import PolyStep
+from hardstep.optim.polystep import PolyStep
 from hardstep.optim.rules import Momentum, PlanReuse
 from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector, variables

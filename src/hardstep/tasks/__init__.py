@@ -1,11 +1,11 @@
 """Tasks by name, and tasks of one's own by file: `path/to/file.py:name`."""
 
+from hardstep._checks import check
 from hardstep.errors import ConfigError
-from hardstep.names import check
 from hardstep.tasks import files
-from hardstep.tasks.base import Task
-from hardstep.tasks.digits import TASKS as DIGITS_TASKS
+from hardstep.tasks.builtin import TASKS as DIGITS_TASKS
 from hardstep.tasks.mnist import TASKS as MNIST_TASKS
+from hardstep.tasks.task import Task
 
 BY_DATA = {"digits": DIGITS_TASKS, "mnist": MNIST_TASKS}
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data

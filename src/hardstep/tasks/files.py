@@ -21,12 +21,12 @@ from typing import Any
 
 from torch import nn
 
+from hardstep._checks import check
 from hardstep.data import DataSet
 from hardstep.errors import ConfigError
-from hardstep.names import check
 from hardstep.optim import Settings
-from hardstep.tasks.base import Task
 from hardstep.tasks.faults import refusing
+from hardstep.tasks.task import Task
 
 _HOW = "a task of your own is given as path/to/file.py:name"
 _WANTED: dict[type, str] = {

@@ -11,8 +11,8 @@ spiking network's `presets.wide`, the others' `presets.warm` (docs/choosing.md).
 from functools import partial
 
 from hardstep.data import fashion_mnist, mnist, mnist_and_fashion
-from hardstep.presets import warm, wide
-from hardstep.tasks.vision import Images, image_task
+from hardstep.optim.presets import warm, wide
+from hardstep.tasks.architectures import Images, image_task
 
 _MNIST = Images(mnist, "mnist", "MNIST", pixels=784, classes=10)
 _FASHION = Images(fashion_mnist, "mnist", "Fashion-MNIST", pixels=784, classes=10)

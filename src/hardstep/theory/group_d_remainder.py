@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hardstep.geometry import Orthoplex, Polytope, Simplex
+from hardstep.optim.quantities import step_constant
 from hardstep.solvers import RowSoftmax
 from hardstep.theory.primitives import (
     Array,
@@ -25,7 +26,6 @@ from hardstep.theory.primitives import (
     turns,
     within,
 )
-from hardstep.theory.quantities import step_constant
 from hardstep.theory.suite import Evidence, Run, Values, check
 
 FINE = [0.00625 * 2**j for j in range(5)]  # r_p of the quadratures in the plane

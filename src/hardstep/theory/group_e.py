@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hardstep.geometry import Orthoplex, Polytope, Simplex
+from hardstep.optim.quantities import optimal_probe_multiple, step_constant
 from hardstep.theory.group_a import ball_smoothed
 from hardstep.theory.primitives import (
     Array,
@@ -25,7 +26,6 @@ from hardstep.theory.primitives import (
     turns,
     within,
 )
-from hardstep.theory.quantities import optimal_probe_multiple, step_constant
 from hardstep.theory.suite import Evidence, Run, Values, check
 
 FRAMES: dict[str, Polytope] = {"orthoplex": Orthoplex(2), "simplex": Simplex(2)}

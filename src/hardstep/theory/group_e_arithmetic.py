@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from hardstep.optim.quantities import jl_rank
 from hardstep.schedules import PowerDecay
 from hardstep.theory.primitives import derivative, within
-from hardstep.theory.quantities import jl_rank
 from hardstep.theory.suite import Evidence, Run, Values, check
 
 LOW, HIGH = 1.6, 2.4  # where the drift is switched

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hardstep.optim.quantities import step_constant
 from hardstep.theory.group_e import FRAMES
 from hardstep.theory.primitives import (
     Array,
@@ -18,7 +19,6 @@ from hardstep.theory.primitives import (
     softmax_steps,
     turns,
 )
-from hardstep.theory.quantities import step_constant
 from hardstep.theory.suite import Evidence, Run, Values, check
 
 TEMPERATURE = 0.1

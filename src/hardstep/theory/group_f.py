@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from hardstep import seeds
+from hardstep.optim.quantities import joint_radius, outer_reach
 from hardstep.theory.primitives import (
     Array,
     Function,
@@ -17,7 +18,6 @@ from hardstep.theory.primitives import (
     tail_cdf,
     within,
 )
-from hardstep.theory.quantities import joint_radius, outer_reach
 from hardstep.theory.suite import Evidence, Run, check, close
 
 JOINT = RadiusLaw(1.0, num_probes=3, eta_max=0.5)  # the law whose percentile the paper prints

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hardstep import presets
 from hardstep.data import Batches, DataSet
 from hardstep.errors import DataError
 from hardstep.nn import build
-from hardstep.optim import PolyStep, Settings
+from hardstep.optim import PolyStep, Settings, presets
 from hardstep.schedules import length_at, temperature_at
 from hardstep.tasks import Task, find
 from hardstep.theory.group_i import Batch

@@ -7,11 +7,11 @@ import torch
 
 from hardstep.geometry import Orthoplex, Polytope, Simplex
 from hardstep.optim import PolyStep
+from hardstep.optim.quantities import return_radius
 from hardstep.schedules import Length, PowerDecay
 from hardstep.solvers import RowSoftmax
 from hardstep.subspaces import Full
 from hardstep.theory.primitives import best_axis_overlap, best_triangle_overlap, slope, within
-from hardstep.theory.quantities import return_radius
 from hardstep.theory.suite import Evidence, Run, Values, check
 
 ROWS = 150 * 6990  # logged rows of the paper's runs that do not spike

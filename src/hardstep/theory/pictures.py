@@ -8,7 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from hardstep.theory.diagnosis import Probed
+from hardstep.optim.diagnosis import Probed
 
 
 def draw_flat_pairs(path: Path, title: str, sweep: Sequence[Probed], here: Probed) -> None:

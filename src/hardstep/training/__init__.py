@@ -10,8 +10,8 @@ from hardstep.training.callbacks import (
     TensorBoard,
 )
 from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.fit import FINISHED, INTERRUPTED, FitResult, Validation, fit
 from hardstep.training.liveline import LiveLine
-from hardstep.training.loop import FINISHED, INTERRUPTED, FitResult, Validation, fit
 from hardstep.training.run import ACCURACY, Metric, Run, Score, mean_score
 
 __all__ = [

@@ -17,8 +17,8 @@ def check_optimizer(optimizer: object, model: nn.Module) -> None:
         kind = optimizer if isinstance(optimizer, type) else type(optimizer)
         seen = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
         raise ConfigError(
-            "fit: optimizer must be an object such as PolyStep(model) or one of hardstep.rivals, "
-            f"got {seen}"
+            "fit: optimizer must be an object such as PolyStep(model) or one of "
+            f"hardstep.baselines, got {seen}"
         )
     if optimizer.model is not model:  # type: ignore[attr-defined]
         raise ConfigError("fit: the optimizer was built for another model")

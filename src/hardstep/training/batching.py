@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError, DataError
-from hardstep.training.stream import num_batches
+from hardstep.training.batches import num_batches
 
 WAYS = "pass hardstep.data.Batches(split, 128, seed=0), a DataLoader, or a list such as [(x, y)]"
 

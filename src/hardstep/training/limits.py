@@ -7,8 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from hardstep.errors import ConfigError
+from hardstep.training.batches import num_batches
 from hardstep.training.run import Run
-from hardstep.training.stream import num_batches
 
 
 @dataclass(frozen=True)

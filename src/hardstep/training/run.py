@@ -13,9 +13,9 @@ from hardstep.errors import CheckpointError, DataError
 from hardstep.evaluation import call_model, isolated
 from hardstep.evaluation.blackbox import as_number
 from hardstep.optim.trainable import Trainable
+from hardstep.training.batches import split_batch
 from hardstep.training.batching import check_target
 from hardstep.training.resuming import check_stream, check_weights, with_way_out
-from hardstep.training.stream import split_batch
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
 from hardstep.evaluation.fused.stacks import read_part
 from hardstep.evaluation.fused.translate import Bundle, Changed, Translator, register
-from hardstep.evaluation.incremental.record import Node
+from hardstep.evaluation.trace.record import Node
 
 
 def _gathered(t: Translator, node: Node) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.fused.compiled import call
+from hardstep.evaluation.fused.compile import call
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}
 _CHAINS = 4  # sums in flight: one addition would wait for the last

@@ -12,13 +12,13 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - registers its rules
 from hardstep.evaluation.fused import rules as _rules  # noqa: F401
 from hardstep.evaluation.fused import stacks as _stacks  # noqa: F401
-from hardstep.evaluation.fused.compiled import compiled
+from hardstep.evaluation.fused.compile import compiled
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.packing import generator_for
+from hardstep.evaluation.fused.pack import generator_for
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
 from hardstep.evaluation.incremental.changes import Column
 from hardstep.evaluation.incremental.columns import column_rule
-from hardstep.evaluation.incremental.record import Node, Record
+from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
 

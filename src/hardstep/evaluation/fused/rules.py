@@ -11,7 +11,7 @@ from hardstep.evaluation.fused.translate import (
     argument,
     register,
 )
-from hardstep.evaluation.incremental.record import Node
+from hardstep.evaluation.trace.record import Node
 
 
 def reshaped(t: Translator, node: Node) -> None:

@@ -14,7 +14,7 @@ from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
 from hardstep.evaluation.fused.operations import BUILD
 from hardstep.evaluation.fused.rules import best_results, close, reshaped, softmax
 from hardstep.evaluation.fused.translate import Bundle, Changed, Translator, argument, register
-from hardstep.evaluation.incremental.record import Node, Ref
+from hardstep.evaluation.trace.record import Node, Ref
 
 Part = Changed | None
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hardstep.evaluation.fused.expressions import KINDS, Expr, Graph, Unfusable
 from hardstep.evaluation.fused.operations import BUILD, COMPARISONS
-from hardstep.evaluation.incremental.record import Node, Ref
+from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]
 MAX_EXPRESSIONS = 6000  # beyond that compiling takes longer than it saves

@@ -1,5 +1,5 @@
 """Exact incremental evaluation: probes at the cost of what they change."""
 
-from hardstep.evaluation.incremental.evaluator import Incremental
+from hardstep.evaluation.tiers import Incremental
 
 __all__ = ["Incremental"]

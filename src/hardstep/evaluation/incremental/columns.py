@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.incremental.changes import Change, Column, slices_of
-from hardstep.evaluation.incremental.record import Node, Ref
 from hardstep.evaluation.incremental.vocabulary import ELEMENTWISE
+from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]  # base value by number
 Rule = Callable[[Node, Mapping[int, Column], Lookup], Change | None]

@@ -21,8 +21,8 @@ from hardstep.evaluation.incremental.changes import (
     slices_of,
 )
 from hardstep.evaluation.incremental.columns import Lookup
-from hardstep.evaluation.incremental.record import Node, Ref
 from hardstep.evaluation.incremental.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
+from hardstep.evaluation.trace.record import Node, Ref
 
 Result = tuple[Change, ...] | None
 

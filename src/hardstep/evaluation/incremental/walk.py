@@ -18,10 +18,10 @@ from hardstep.evaluation.incremental.changes import (
     stacked,
 )
 from hardstep.evaluation.incremental.columns import column_rule
-from hardstep.evaluation.incremental.record import Node, Record, Ref, Refused
 from hardstep.evaluation.incremental.rows import rows_rule
 from hardstep.evaluation.incremental.vocabulary import SHAPE_ONLY
 from hardstep.evaluation.memory import is_memory_error
+from hardstep.evaluation.trace.record import Node, Record, Ref, Refused
 
 Found = TypeVar("Found")
 

@@ -1,0 +1,132 @@
+"""Rivals that see losses only: ask for moves, have them evaluated, change the tensors."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from hardstep import seeds
+from hardstep.baselines.evaluating import Moves, losses_of
+from hardstep.baselines.optimizer import Outcome, Rival
+from hardstep.errors import ConfigError
+from hardstep.evaluation import Batched, Evaluator, LossFunction, Objective, goal_of
+from hardstep.optim.report import finite_losses
+from hardstep.subspaces import RowWise, Subspace
+
+PARTICLE_DIM = 8  # PolyStep's default, to which row-wise subspaces round their budgets
+
+
+class Searcher(Rival):
+    """A gradient-free rival.
+
+    Losses that are NaN or infinite count as the worst finite one of the step, as PolyStep's do
+    by default. The loss of a step is the mean of its losses, unless a method says otherwise.
+
+    Args:
+        model: A module, whose trainable parameters are searched, or named tensors.
+        subspace: Which coordinates are searched; `RowWise()`, as in PolyStep, if left out. With
+            the same seed they are those of a PolyStep whose particles have 8 dimensions.
+        evaluator: How losses of a model are computed; a new `USUAL` one if left out.
+        seed: Fixes every random draw.
+    """
+
+    USUAL: ClassVar[type[Evaluator]] = Batched
+
+    def __init__(
+        self,
+        model: nn.Module | Mapping[str, Tensor],
+        subspace: Subspace | None,
+        evaluator: Evaluator | None,
+        seed: int,
+    ) -> None:
+        super().__init__(model, seed)
+        self.subspace: Subspace = subspace if subspace is not None else RowWise()
+        if isinstance(subspace, type) or not callable(getattr(self.subspace, "bind", None)):
+            raise ConfigError(
+                f"{self._name}: subspace must be an object such as RowWise(rank=8), got "
+                f"{subspace!r}"
+            )
+        self.evaluator: Evaluator = evaluator if evaluator is not None else self.USUAL()
+        if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
+            raise ConfigError(
+                f"{self._name}: evaluator must be an object such as Batched(), got {evaluator!r}"
+            )
+        self.space = self.subspace.bind(self.layout, PARTICLE_DIM, self.seed)
+        self._moves = Moves(self.space)
+
+    def step(
+        self,
+        inputs: Any = None,
+        target: Any = None,
+        loss_fn: LossFunction | None = None,
+        *,
+        batched: Callable[[dict[str, Tensor]], Any] | None = None,
+        objective: Objective | None = None,
+    ) -> float:
+        """Take one step and return its loss; arguments as for `PolyStep.step`."""
+        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        return self._take(partial(self._advance, goal))
+
+    def _advance(self, goal: Objective) -> Outcome:
+        offsets = self._ask()
+        seed = seeds.derive(self.seed, "forward", self.steps)
+        found = losses_of(self._moves.candidates(self.tensors, offsets, seed), goal)
+        losses, nonfinite = finite_losses(found, "worst")
+        changes = self._tell(offsets, losses)
+        for name, change in changes.items():
+            self.tensors[name].add_(change)
+        return Outcome(
+            loss=math.nan if nonfinite == len(found) else self._loss(losses),
+            changes=changes,
+            evaluations=len(found),
+            nonfinite=nonfinite,
+            radius=self._radius(offsets),
+            dead=float(losses.min() == losses.max()),
+        )
+
+    @abstractmethod
+    def _ask(self) -> Tensor:
+        """The moves whose losses are wanted, (N, dim)."""
+
+    @abstractmethod
+    def _tell(self, offsets: Tensor, losses: Tensor) -> dict[str, Tensor]:
+        """The changes of the tensors that follow from the losses (N,), all of them finite."""
+
+    def _loss(self, losses: Tensor) -> float:
+        """What a step reports."""
+        return float(losses.mean())
+
+    def _radius(self, offsets: Tensor) -> float:
+        """The length of the longest move, all coordinates together."""
+        return float(offsets.norm(dim=1).max())
+
+    def _like(self, values: Tensor) -> Tensor:
+        """Values drawn on the CPU, where and in what precision coordinates are kept."""
+        return values.to(device=self.layout.device, dtype=self.layout.dtype)
+
+    def _memory(self) -> dict[str, Any]:
+        return {"subspace": self.space.state_dict()}
+
+    def _recall(self, memory: Mapping[str, Any]) -> None:
+        self.space.load_state_dict(memory["subspace"])
+
+
+class Walker(Searcher):
+    """A gradient-free rival that takes its steps within the subspace."""
+
+    def _tell(self, offsets: Tensor, losses: Tensor) -> dict[str, Tensor]:
+        move = self._like(self._move(offsets, losses))
+        changes = self.space.expand(move)
+        if self.space.commit(self.steps, move):
+            self._forget()
+        return changes
+
+    @abstractmethod
+    def _move(self, offsets: Tensor, losses: Tensor) -> Tensor:
+        """The move (dim,) to take."""
+
+    def _forget(self) -> None:
+        """The meaning of the coordinates has changed; nothing is remembered of them here."""

@@ -1,0 +1,162 @@
+"""How a step will be evaluated, parameter by parameter, and what it will cost.
+
+Counts are measured, not modelled: an evaluator runs on a tile of probes per block while every
+torch operation is counted; a compiled kernel adds the operations in its program.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.trace.dispatch import DispatchMode
+
+
+class Cost(NamedTuple):
+    """Arithmetic and memory traffic of something."""
+
+    operations: float = 0.0
+    nbytes: float = 0.0
+
+    def per(self, num: int) -> "Cost":
+        """A share of it."""
+        return Cost(self.operations / num, self.nbytes / num)
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Both."""
+        return Cost(self.operations + other.operations, self.nbytes + other.nbytes)
+
+
+class Counting(DispatchMode):
+    """Counts torch operations: products by their multiply-adds, others by their results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cost = Cost()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        if func.is_view or not made:
+            return result
+        read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is None:
+            operations = max(tensor.numel() for tensor in made)
+        else:
+            operations = formula(*args, **kwargs, out_val=result)
+        moved = sum(tensor.numel() * tensor.element_size() for tensor in read + made)
+        self.cost = self.cost.plus(Cost(operations, moved))
+        return result
+
+
+class Verdict(NamedTuple):
+    """How candidates of one block were evaluated."""
+
+    path: str
+    reason: str  # why not faster
+    tile: int  # candidates at once
+    kernel: Cost  # of one candidate, beside the torch operations
+
+
+@dataclass(frozen=True)
+class Row:
+    """One parameter tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    probes: int  # of its block
+    path: str
+    reason: str  # why not a faster path; empty on the fastest
+    cost: Cost  # of one probe
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The table that `PolyStep.explain` prints."""
+
+    rows: list[Row]
+    forward: Cost
+    memory: int  # bytes, at most, beside weights and bases
+
+    def __str__(self) -> str:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for title in ("parameter", "shape", "probes", "path", "operations", "of a forward"):
+            table.add_column(title, justify="left" if title in ("parameter", "path") else "right")
+        table.add_column("bytes", justify="right")
+        table.add_column("of a forward", justify="right")
+        table.add_column("why not faster")
+        for row in self.rows:
+            table.add_row(
+                row.name,
+                "×".join(map(str, row.shape)),
+                f"{row.probes:,}",
+                row.path,
+                _short(row.cost.operations),
+                _share(row.cost.operations, self.forward.operations),
+                _short(row.cost.nbytes),
+                _share(row.cost.nbytes, self.forward.nbytes),
+                row.reason,
+            )
+        text = io.StringIO()
+        Console(file=text, width=160).print(table)
+        lines = [line.rstrip() for line in text.getvalue().splitlines()]
+        lines.append(
+            f"per probe; a full forward pass takes {_short(self.forward.operations)} operations "
+            f"and moves {_short(self.forward.nbytes)} bytes"
+        )
+        lines.append(f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases")
+        return "\n".join(lines)
+
+
+def forward_cost(candidates: Candidates, problem: Problem) -> Cost:
+    """What one plain forward pass with its loss costs."""
+    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
+    with isolated(problem.model), Counting() as counting:
+        reseed(candidates.seed)
+        problem.loss(base, problem.buffers())
+    cost: Cost = counting.cost
+    return cost
+
+
+def explained(candidates: Candidates, evaluate: Callable[[Span], Verdict]) -> list[Row]:
+    """Rows of the table; `evaluate` finds the losses of a span and says how.
+
+    A full tile of every block is evaluated, so that the memory of a step can be watched, and then
+    counted. One particle would not do: others may straddle two units and take another path.
+    """
+    rows = []
+    per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
+    for span in candidates.spans():
+        size = evaluate(Span(span.block, span.start, span.start + per_particle)).tile
+        tile = Span(span.block, span.start, min(span.end, span.start + max(size, per_particle)))
+        evaluate(tile)
+        with Counting() as counting:
+            verdict = evaluate(tile)
+        cost = counting.cost.per(tile.end - tile.start).plus(verdict.kernel)
+        for name in candidates.subspace.blocks[span.block].names:
+            shape = tuple(candidates.base[name].shape)
+            num = span.end - span.start
+            rows.append(Row(name, shape, num, verdict.path, verdict.reason, cost))
+    return rows
+
+
+def _short(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g}"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"1/{whole / part:,.0f}" if 0 < part < 0.67 * whole else f"{part / max(whole, 1):.2g}"

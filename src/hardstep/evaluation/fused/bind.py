@@ -1,0 +1,278 @@
+"""A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.fused.compile import call
+from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.plan import Entry, Plan
+from hardstep.evaluation.fused.responses import Inputs, inputs_of, respond
+from hardstep.evaluation.incremental.changes import Column
+from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.trace.record import Record, Refused
+from hardstep.subspaces import LinearMove
+
+TABLE_BYTES = 8 << 20  # what a tile's own tables may take
+MAX_TILE = 16384  # beyond that, nothing is gained
+
+
+class Tables:
+    """The recorded base values in the layouts that kernels read; made once per step."""
+
+    def __init__(self, written: Record) -> None:
+        self.written = written
+        self.made: dict[tuple[object, ...], Tensor] = {}
+        self._varying: dict[tuple[object, ...], Inputs] = {}
+
+    def get(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
+        """A table by layout; blocks with the same order of rows share it."""
+        key = (layout, what, id(order) if order is not None else None, stride)
+        if key not in self.made:
+            self.made[key] = self._make(layout, what, order, stride)
+        return self.made[key]
+
+    def inputs(self, what: int, order: Tensor | None, stride: int) -> Inputs:
+        """A recorded value as what meets a weight: its matrix, and which of its units vary."""
+        key = (what, id(order) if order is not None else None, stride)
+        if key not in self._varying:
+            table = self.get("matrix", what, order, stride)
+            self._varying[key] = inputs_of(table, len(self.written.values[what]))
+        return self._varying[key]
+
+    def finite(self, index: int) -> bool:
+        """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
+        return bool(self.get("sum", index, None, 0).isfinite())
+
+    def _make(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
+        values = self.written.values
+        if layout == "picked":
+            scores, target = what
+            labels = values[target]
+            safe = labels.clamp(0, values[scores].shape[1] - 1)
+            return _rows(values[scores].gather(1, safe[:, None])[:, 0], order, stride)
+        if layout == "weights":
+            return _rows(self._label_weights(*what[1:]), order, stride)
+        if layout == "slab":
+            index, axis, number = what
+            return _rows(values[index].select(axis, number), order, stride)
+        assert isinstance(what, int)
+        value = values[what]
+        if layout == "sum":
+            return value.sum()
+        if layout in ("flat", "weight"):
+            return value.contiguous()
+        if layout == "first_rows":
+            wide = value.flatten(1)
+            if not bool((wide == wide[:, :1]).all()):  # so it was planned, on other numbers
+                raise Unfusable("gather with an index that varies within a row")
+            return _rows(wide[:, 0], order, stride)
+        if layout == "flat_rows":
+            return _rows(value.reshape(-1), order, stride)
+        return _rows(value.flatten(1), order, stride)  # matrix
+
+    def _label_weights(self, target: int, weight: int | None, ignore: int) -> Tensor:
+        labels = self.written.values[target]
+        counted = labels != ignore
+        if weight is None:
+            return counted.double()
+        classes = self.written.values[weight]
+        return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
+
+
+def _rows(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
+    """(rows,) or (rows, units) with rows last, in order, padded with zeros."""
+    if order is not None:
+        value = value[order]
+    table = value.new_zeros(*value.shape[1:], stride)
+    table[..., : len(value)] = value.movedim(0, -1)
+    return table
+
+
+def _stride(rows: int, lanes: int) -> int:
+    """Rows of a table: whole vectors, an odd number of them.
+
+    A kernel reads one vector of rows of many units, and with a power of two between them they
+    would all fall into the same few places of a cache.
+    """
+    return (-(-rows // lanes) | 1) * lanes
+
+
+class Kernel:
+    """One block in one step."""
+
+    def __init__(self, plan: Plan, tables: Tables) -> None:
+        self.plan, self.tables = plan, tables
+        self._check_finite()
+        self.rows = plan.program.num_rows
+        self.stride = _stride(self.rows, plan.lanes)
+        self.order = self._order()
+        self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fixed = {
+            slot: tables.get(layout, what, self.order, self.stride)
+            for (layout, what), slot in plan.program.tables.items()
+            if layout not in _PER_TILE
+        }
+
+    def _check_finite(self) -> None:
+        """What is added to infinity is lost, and a candidate may well be finite there."""
+        program = self.plan.program
+        updated = program.updated | {entry.output for entry in self.plan.entries}
+        for index in updated | {closing.output for closing in program.closings}:
+            if not self.tables.finite(index):
+                raise Refused("the forward pass has values that are not finite")
+
+    def _order(self) -> Tensor | None:
+        """Rows that take the same way through the network next to each other."""
+        index = self.plan.program.order_by
+        if index is None:
+            return None
+        key = ("order", index)
+        if key not in self.tables.made:
+            choice = self.tables.written.values[index].flatten(1)[:, 0]
+            self.tables.made[key] = choice.argsort(stable=True)
+        return self.tables.made[key]
+
+    def tile_size(self, offsets: tuple[int, ...], memory_budget: int) -> int:
+        """Candidates at once: whole particles, as many as the tables made for them allow.
+
+        Args:
+            offsets: The shape of the candidates' offsets (particles, vertices, probes, dim).
+            memory_budget: Bytes that they may take.
+        """
+        _, vertices, probes, dim = offsets
+        vertices *= probes
+        item, size = 64 // self.plan.lanes, MAX_TILE
+        for entry in self.plan.entries:
+            units = self.tables.written.values[entry.output].shape[1]
+            each = {"column": 1.0, "spread": units * dim / vertices, "linear": dim / vertices}
+            if entry.kind != "linear" or entry.slots[1] >= 0:
+                line = each[entry.kind] * item
+                copied = self._inputs(entry).copied if entry.kind != "column" else 0
+                size = min(size, int(TABLE_BYTES / (line * self.stride)))
+                size = min(size, int(memory_budget / (line * (self.stride + copied))))
+        return max(vertices, size // vertices * vertices)
+
+    def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
+        """What each closing sum is for every candidate."""
+        num = tile.end - tile.start
+        found = self.fixed | self._own(candidates, tile)
+        outputs = torch.zeros(len(self.plan.program.closings), num, dtype=torch.float64)
+        ordered = [found[slot].contiguous() for slot in range(len(self.plan.program.tables))]
+        ordered += list(outputs)
+        call(self.plan.text, ordered, num, self.rows, self.stride, self.plan.scratch)
+        values, results = self.tables.written.values, {}
+        for closing, total in zip(self.plan.program.closings, outputs, strict=True):
+            divisor = values[int(closing.divisor)].double() if closing.by_value else closing.divisor
+            base = values[closing.output]
+            gains = (total / divisor).reshape(num, *base.shape)
+            results[closing.output] = (base.double() + gains).to(base.dtype)
+        return results
+
+    # -- what belongs to a tile ---------------------------------------------------------------
+
+    def _own(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
+        slots = self.plan.program.tables
+        index, offsets = candidates.coordinates(tile)
+        own: dict[int, Tensor] = {}
+        columns: dict[int, Column] = {}
+        entries = self.plan.entries
+        if ("units", None) in slots:
+            move = None
+            if any(entry.kind == "linear" for entry in entries):
+                move = candidates.subspace.linear(tile.block, index, offsets)
+                if move is None:
+                    raise Unfusable("a candidate changes two units")
+                own[slots["units", None]] = move.unit
+            if any(entry.kind == "column" for entry in entries) or self._candidate_tables():
+                columns = self._columns(candidates, tile)
+                own[slots["units", None]] = next(iter(columns.values())).unit
+            for entry in entries:
+                if entry.kind == "linear":
+                    assert move is not None
+                    own |= self._linear(entry, move)
+                else:
+                    own[entry.slots[0]] = self._column(entry, columns)
+        else:
+            for entry in entries:
+                own |= self._spread(entry, candidates, tile, index, offsets)
+        changed = candidates.changed(tile) if self._candidate_tables() and not columns else {}
+        for what in self._candidate_tables():
+            if columns:
+                own[slots["candidate", what]] = columns[what].slices
+            else:
+                (own[slots["candidate", what]],) = changed.values()
+        return own
+
+    def _candidate_tables(self) -> list[int]:
+        return [what for layout, what in self.plan.program.tables if layout == "candidate"]
+
+    def _columns(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
+        """Changed rows of parameters, through what the model does to them."""
+        local = candidates.local(tile)
+        if local is None:
+            raise Unfusable("a candidate changes two units")
+        sources = self.tables.written.sources
+        env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
+        for node in self.plan.before:
+            change = column_rule(node, env, self.tables.written.values.__getitem__)
+            assert isinstance(change, Column)
+            env[node.outputs[0]] = change
+        return env
+
+    def _examples(self, entry: Entry) -> Tensor:
+        """Those that meet the weight, (inputs, rows)."""
+        return self.tables.get("matrix", entry.left, self.order, self.stride)
+
+    def _inputs(self, entry: Entry) -> Inputs:
+        """The same, and which of the inputs vary."""
+        return self.tables.inputs(entry.left, self.order, self.stride)
+
+    def _column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
+        """The old column plus what changed, so that nothing changes where no weight does."""
+        weight, values = columns[entry.right], self.tables.written.values
+        result = self.tables.get("matrix", entry.output, self.order, self.stride)[weight.unit]
+        result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._examples(entry))
+        moved = columns.get(entry.bias) if entry.bias is not None else None
+        if entry.bias is not None and moved is not None:
+            result += (moved.slices - values[entry.bias][weight.unit])[:, None]
+        return result
+
+    def _linear(self, entry: Entry, move: LinearMove) -> dict[int, Tensor]:
+        shift, responses, places, lengths = entry.slots
+        dtype = self.tables.written.values[entry.output].dtype
+        own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
+        if move.rows is not None:
+            own[responses] = self._respond(responses, move.rows, self._inputs(entry))
+        return own
+
+    def _spread(
+        self, entry: Entry, candidates: Candidates, tile: Span, index: Tensor, offsets: Tensor
+    ) -> dict[int, Tensor]:
+        responses, particles, lengths = entry.slots
+        start, counts = torch.unique_consecutive(index[:, 0], return_counts=True)
+        first = torch.cumsum(counts, 0) - counts
+        directions = candidates.subspace.directions(tile.block, index[first].reshape(-1))
+        assert directions is not None
+        inputs = self._inputs(entry)
+        flat = directions.reshape(-1, len(inputs.table))
+        number = torch.repeat_interleave(torch.arange(len(start)), counts)
+        live = torch.where(index >= 0, offsets, 0).to(inputs.table.dtype)
+        return {responses: self._respond(responses, flat, inputs), particles: number, lengths: live}
+
+    def _respond(self, slot: int, directions: Tensor, inputs: Inputs) -> Tensor:
+        """What the examples make of the directions, in memory that the next tile uses again."""
+        num, like = len(directions), inputs.table
+        if slot not in self._rooms or len(self._rooms[slot][0]) < num:
+            self._rooms[slot] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
+        responses, room = (memory[:num] for memory in self._rooms[slot])
+        respond(directions.to(like.dtype), inputs, responses[:, : self.rows], room)
+        return responses
+
+
+_PER_TILE = {
+    "units", "column", "shift", "responses", "places", "lengths", "particles", "candidate",
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a forward pass did, operation by operation."""

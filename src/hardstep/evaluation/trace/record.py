@@ -1,0 +1,329 @@
+"""One forward pass, written down: every operation torch carried out, with its base values.
+
+Recording happens below autograd, where ordinary model code (loops, in-place updates, custom
+functions) has become a small vocabulary of aten operations. The model runs as it always does;
+nothing is traced symbolically, and branches on values are seen as reads of a value by Python.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.trace.dispatch import DispatchMode
+
+# Ways out of torch that no operation records: what comes back cannot be followed.
+_EXITS = {
+    torch.Tensor.numpy,
+    torch.Tensor.__array__,
+    torch.Tensor.tolist,
+    torch.Tensor.data_ptr,
+    torch.Tensor.untyped_storage,
+    torch.Tensor.__dlpack__,
+    torch.Tensor.storage,
+    torch.Tensor.data.__set__,  # type: ignore[attr-defined]
+}
+# These read tensors inside a list without an operation.
+_MAKERS = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
+_SPLITS = {torch.tensor_split, torch.Tensor.tensor_split}
+_READERS = _MAKERS | _SPLITS
+
+_STALE = -1  # the number of a tensor whose memory was written to under another name
+
+
+class Refused(Exception):
+    """The record cannot answer for some candidates; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A recorded value, by number."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: references in place of tensors."""
+
+    name: str  # such as `addmm`; without the underscore of an operation in place
+    func: Any  # an OpOverload, functional even where the model's was in place; or None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]  # −1 for results that are not tensors
+
+    def filled(self, operand: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments and keyword arguments with something in place of every reference."""
+        args = [_filled(argument, operand) for argument in self.args]
+        return args, {name: _filled(value, operand) for name, value in self.kwargs.items()}
+
+
+def _filled(argument: Any, operand: Callable[[Ref], Any]) -> Any:
+    # A twentieth of the time of torch's tree_map, on arguments that are never deep.
+    if isinstance(argument, Ref):
+        return operand(argument)
+    if isinstance(argument, list | tuple):
+        return [_filled(item, operand) for item in argument]
+    return argument
+
+
+@dataclass(frozen=True)
+class Record:
+    """The nodes in order, every value's base, and where parameters and the loss are."""
+
+    nodes: tuple[Node, ...]
+    values: tuple[Tensor, ...]
+    sources: Mapping[str, int]
+    result: int
+    nbytes: int = 0  # taken while recording, apart from parameters and inputs
+    signature: str = ""  # what was computed, without the numbers
+
+
+def record(
+    problem: Problem, base: Mapping[str, Tensor], seed: int, memory_budget: float = math.inf
+) -> Record:
+    """Run the base forward pass and write it down.
+
+    Args:
+        problem: What is computed.
+        base: The searched tensors.
+        seed: Of the random numbers.
+        memory_budget: Bytes that the values kept may take.
+
+    Raises:
+        Refused: The model does something that cannot be followed, or its values take more
+            memory than that.
+    """
+    recorder = _Recorder(memory_budget)
+    # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
+    tensors = {name: tensor.detach() for name, tensor in base.items()}
+    sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
+    recorder.sources = set(sources.values())
+    with isolated(problem.model):
+        with _NoExits(recorder), recorder:
+            reseed(seed)
+            loss = problem.loss(tensors, problem.buffers())
+        recorder.save_written()
+    recorder.check_memory()  # again, should the model have caught the first refusal
+    if id(loss) not in recorder.numbers:
+        raise Refused("the loss was not computed by torch operations")
+    return Record(
+        tuple(recorder.nodes),
+        tuple(recorder.values),
+        sources,
+        recorder.numbers[id(loss)],
+        recorder.nbytes,
+        "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
+    )
+
+
+_COSTLY = {  # to compute, beside copying the result
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten.convolution.default,
+}
+
+
+class _Recorder(DispatchMode):
+    def __init__(self, memory_budget: float) -> None:
+        super().__init__()
+        self.memory_budget = memory_budget
+        self.nbytes = 0  # of the values kept, except what was there before
+        self.nodes: list[Node] = []
+        self.values: list[Tensor] = []
+        self.numbers: dict[int, int] = {}  # id of a tensor object -> its current value
+        self.kept: list[Tensor] = []  # keeps ids from being reused
+        self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
+        self.sources: set[int] = set()
+        self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
+        self.signature: list[str] = []
+        self.own: set[int] = set()  # storages made during the pass
+        self.written: set[int] = set()  # storages of others that it wrote to
+
+    def number(self, tensor: Tensor) -> int:
+        """The value a tensor object holds now; unknown ones become constants."""
+        known = self.numbers.get(id(tensor))
+        return self._new(tensor) if known is None else known
+
+    def _new(self, tensor: Tensor) -> int:
+        self.values.append(tensor)
+        return self._know(tensor, len(self.values) - 1)
+
+    def _made(self, tensor: Tensor, number: int | None = None) -> int:
+        """A result, unlike an argument, takes memory of ours unless it is a view."""
+        storage = _storage(tensor)
+        if storage not in self.owners:
+            self.own.add(storage)
+            self._keep(tensor)
+        return self._new(tensor) if number is None else self._know(tensor, number)
+
+    def _keep(self, tensor: Tensor) -> None:
+        with torch._C.DisableTorchFunction():
+            self.nbytes += tensor.untyped_storage().nbytes()
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Drop everything and refuse once the values kept exceed the budget."""
+        if self.nbytes <= self.memory_budget:
+            return
+        for kept in (self.nodes, self.values, self.kept, self.owners, self.numbers, self.seen):
+            kept.clear()
+        raise Refused(
+            f"the forward pass keeps more than {self.memory_budget / 1e6:,.6g} MB of values, the "
+            "memory budget; a larger memory_budget or a smaller batch would make it incremental"
+        )
+
+    def _know(self, tensor: Tensor, number: int) -> int:
+        """From now on this object holds that value."""
+        self.numbers[id(tensor)] = number
+        self.kept.append(tensor)
+        self.owners.setdefault(_storage(tensor), []).append(tensor)
+        return number
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        found: list[int] = []
+        refs = tuple(self._ref(argument, found) for argument in args)
+        ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
+        inputs = tuple(found)
+        written = _written(func, args, kwargs)
+        for tensor in written:
+            self._before_write(tensor)
+        # A loop over time computes the same things again and again; they are one value.
+        repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
+        key = f"{func} {refs} {ref_kwargs}"
+        again = repeatable and key in self.seen
+        if again and func in _COSTLY:
+            result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
+        else:
+            result = func(*args, **kwargs)
+        outputs = result if isinstance(result, tuple | list) else (result,)
+        if again:
+            for out, number in zip(outputs, self.seen[key], strict=True):
+                if isinstance(out, Tensor):
+                    self._made(out, number)
+            return result
+        numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
+        functional = _functional(func) if written else func
+        name = str((functional or func).overloadpacket.__name__)
+        self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
+        self.signature.append(key)
+        if repeatable and not name.startswith(("empty", "new_empty")):
+            self.seen[key] = numbers
+        return result
+
+    def _ref(self, argument: Any, found: list[int]) -> Any:
+        """The argument with references for tensors, whose numbers are added to `found`."""
+        if isinstance(argument, list | tuple):  # never deep, so no need for torch's tree_map
+            return [self._ref(item, found) for item in argument]
+        if not isinstance(argument, Tensor):
+            return argument
+        index = self.number(argument)
+        if index == _STALE:
+            raise Refused("the forward pass reads a tensor after writing to a view of it")
+        found.append(index)
+        return Ref(index)
+
+    def _before_write(self, tensor: Tensor) -> None:
+        """Save what is about to be overwritten; tensors that share its memory become stale."""
+        self.number(tensor)
+        storage = _storage(tensor)
+        if storage not in self.own:
+            self.written.add(storage)
+        for owner in {id(t): t for t in self.owners[storage]}.values():
+            index = self.numbers[id(owner)]
+            if index in self.sources:
+                raise Refused("the forward pass writes into a parameter")
+            if index != _STALE:
+                self.values[index] = owner.clone()
+                self._keep(self.values[index])
+            if owner is not tensor:
+                self.numbers[id(owner)] = _STALE
+
+    def save_written(self) -> None:
+        """Keep what state holds now: it is about to be put back as it was."""
+        for owner in (tensor for storage in self.written for tensor in self.owners[storage]):
+            index = self.numbers[id(owner)]
+            if index != _STALE:
+                self.values[index] = owner.clone()
+                self._keep(self.values[index])
+
+
+def _form(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else None
+
+
+def _storage(tensor: Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().data_ptr()
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Tensor arguments that an operation writes to."""
+    if not func._schema.is_mutable:
+        return []
+    named = zip(func._schema.arguments, args, strict=False)
+    pairs = [*named, *((a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs)]
+    return [
+        value
+        for argument, value in pairs
+        if argument.alias_info is not None
+        and argument.alias_info.is_write
+        and isinstance(value, Tensor)
+    ]
+
+
+def _functional(func: Any) -> Any:
+    """`add_` -> `add`; None where there is no such twin."""
+    name = str(func.overloadpacket.__name__)
+    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
+    return getattr(packet, func._overloadname, None)
+
+
+def _holds_tensors(value: Any) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    return any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
+
+
+def _check_reader(func: Any, given: tuple[Any, ...]) -> None:
+    if func in _MAKERS and any(_holds_tensors(value) for value in given):
+        raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
+    if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
+        raise Refused("the forward pass splits where the values of a tensor say")
+
+
+def _within(index: Tensor, num: int) -> bool:
+    """Whether every index is one of `num`; looked at without being seen."""
+    with torch._C._DisableTorchDispatch():
+        return num > 0 and (index.numel() == 0 or 0 <= int(index.min()) <= int(index.max()) < num)
+
+
+class _NoExits(TorchFunctionMode):
+    """Refuses calls that hand values to code that does not record."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _EXITS:
+            raise Refused(f"the forward pass leaves torch through {func.__name__}")
+        if func in _READERS:
+            _check_reader(func, (*args, *(kwargs or {}).values()))
+        if func is torch._C._nn.one_hot and len(args) == 2 and _within(*args):
+            # Torch's own reads the largest index to check it, which looks like a branch.
+            classes = torch.arange(args[1], device=args[0].device)
+            return (args[0].unsqueeze(-1) == classes).long()
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,160 @@
+"""PolyStep on a formula: anytime, by steps or by seconds, with the best assignment kept."""
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardstep import presets, seeds
+from hardstep.errors import ConfigError
+from hardstep.maxsat.formula import Formula
+from hardstep.maxsat.objective import NAME, MaxSat, Standing
+from hardstep.optim import PolyStep, Settings
+
+# Steps that tell how many fit into the time, and the share of it that they may take.
+MIN_TRIALS, MAX_TRIALS, TRIAL_SHARE = 3, 20, 0.02
+INTERRUPTED = "interrupted"
+
+
+class Progress(NamedTuple):
+    """Where a search stands."""
+
+    step: int
+    steps: int
+    evaluations: int
+    seconds: float
+    here: Standing
+    best: Standing
+
+
+class SearchResult(NamedTuple):
+    """The best assignment found, and what finding it took."""
+
+    standing: Standing
+    assignment: NDArray[np.bool_]
+    steps: int
+    planned_steps: int
+    evaluations: int
+    seconds: float
+    stopped: str  # "steps", "seconds", "target", "satisfied" or "interrupted"
+
+
+Watcher = Callable[[Progress, NDArray[np.bool_] | None], None]
+
+
+class Search:
+    """One search.
+
+    Args:
+        formula: The clauses.
+        seed: Fixes the start and every draw.
+        preset: Settings for a number of steps; by default `presets.signs` with the mean weight
+            of a soft clause as unit.
+    """
+
+    def __init__(
+        self,
+        formula: Formula,
+        seed: int = 0,
+        preset: Callable[[int], Settings] | None = None,
+    ) -> None:
+        if formula.num_variables == 0:
+            raise ConfigError("Search: the formula has no variables; there is nothing to search")
+        self.formula, self.seed = formula, seed
+        self.preset = preset or partial(presets.signs, unit=_unit(formula))
+        self.objective = MaxSat(formula)
+
+    def steps_within(self, seconds: float) -> int:
+        """How many steps fit into a time on this machine, by trying a few.
+
+        The quicker ones count: what disturbs a few steps will not disturb all of them, and a run
+        that ends before its schedule loses less than one whose schedule is too short.
+        """
+        optimizer = self._optimizer(MAX_TRIALS + 1)
+        optimizer.step(objective=self.objective)  # compiles, and lists shared clauses
+        taken: list[float] = []
+        while len(taken) < MIN_TRIALS or (
+            len(taken) < MAX_TRIALS and sum(taken) < TRIAL_SHARE * seconds
+        ):
+            began = time.perf_counter()
+            optimizer.step(objective=self.objective)
+            taken.append(time.perf_counter() - began)
+        each = sorted(taken)[len(taken) // 4]
+        return max(1, math.floor(seconds / each))
+
+    def run(
+        self,
+        steps: int,
+        *,
+        seconds: float | None = None,
+        target: Standing | None = None,
+        watch: Watcher | None = None,
+    ) -> SearchResult:
+        """Search until the steps, the time or the target is reached, or Ctrl-C is pressed.
+
+        Args:
+            steps: Planned; schedules span them.
+            seconds: Of wall-clock, at most.
+            target: Stop when the best assignment is at least as good.
+            watch: Called after every step, with the assignment if it is the best so far.
+        """
+        optimizer, began = self._optimizer(steps), time.perf_counter()
+        (numbers,) = optimizer.tensors.values()
+        best = Standing(self.formula.num_hard + 1, 0)
+        assignment = np.zeros(self.formula.num_variables, np.bool_)
+        stopped = ""
+        while not stopped:
+            done, values = optimizer.steps, numbers.detach().numpy() >= 0
+            try:
+                if done < steps:
+                    optimizer.step(objective=self.objective)  # and how good the start of it was
+                else:
+                    self.objective.stand(values)
+                assert self.objective.standing is not None
+                here = self.objective.standing
+                better = here < best
+                if better:
+                    best, assignment = here, values
+                spent = time.perf_counter() - began
+                if watch is not None:
+                    found = Progress(done, steps, optimizer.evaluations, spent, here, best)
+                    watch(found, assignment if better else None)
+                stopped = _reason(best, target, done >= steps, spent, seconds)
+            except KeyboardInterrupt:
+                stopped = INTERRUPTED
+        if best.hard > self.formula.num_hard:  # interrupted before anything was known
+            best = self.objective.stand(assignment)
+        spent = time.perf_counter() - began
+        return SearchResult(
+            best, assignment, optimizer.steps, steps, optimizer.evaluations, spent, stopped
+        )
+
+    def _optimizer(self, steps: int) -> PolyStep:
+        settings = self.preset(steps)
+        generator = seeds.generator(self.seed, "maxsat start")
+        start = torch.randn(self.formula.num_variables, generator=generator)
+        return PolyStep({NAME: start}, settings, seed=self.seed)
+
+
+def _unit(formula: Formula) -> float:
+    """The mean weight of a soft clause; 1 if there is none."""
+    num_soft = formula.num_clauses - formula.num_hard
+    return formula.total_weight / num_soft if num_soft else 1.0
+
+
+def _reason(
+    best: Standing, target: Standing | None, done: bool, spent: float, seconds: float | None
+) -> str:
+    """Why to stop here; empty to go on."""
+    if best == (0, 0):
+        return "satisfied"
+    if target is not None and best <= target:
+        return "target"
+    if done:
+        return "steps"
+    return "seconds" if seconds is not None and spent >= seconds else ""

@@ -1,0 +1,150 @@
+"""A task of one's own tried on one batch, before a run writes or spends anything.
+
+Data, model, loss and metric are called as a run will call them. What fails is named by its field;
+test examples are not touched, and no random number of the run is drawn.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hardstep import nn as hard
+from hardstep.data import DataSet, Split
+from hardstep.errors import ConfigError
+from hardstep.evaluation import call_model, isolated
+from hardstep.tasks.faults import refusing
+from hardstep.tasks.files import file_of, is_address
+from hardstep.tasks.task import Task
+from hardstep.training import ACCURACY
+
+
+def rehearse(task: Task, seed: int) -> None:
+    """Try a task before runs that make their data and models themselves.
+
+    Raises:
+        ConfigError: As `rehearse_with`; or data or model cannot be made.
+    """
+    if is_address(task.name):
+        with _unnoticed():
+            rehearse_with(task, task.data(seed), hard.build(task.model, seed))
+
+
+def rehearse_with(task: Task, dataset: DataSet, model: nn.Module) -> None:
+    """Try the model, the loss and the metric; our own tasks need no rehearsal.
+
+    Raises:
+        ConfigError: One of them fails, or does not return one number.
+    """
+    if not is_address(task.name):
+        return
+    _check_sizes(task, model)
+    with _unnoticed(), torch.no_grad(), _same_buffers(model), isolated(model) as restore:
+        batch = _batch(dataset.train, task.batch_size)
+        _check_metric(task, batch.labels)
+        _number(task, "loss_fn", task.loss_fn, _output(task, model, batch), batch.labels)
+        restore()
+        model.eval()
+        batch = _batch(dataset.valid, task.batch_size)
+        function = task.metric.function
+        _number(task, "metric", function, _output(task, model, batch), batch.labels)
+
+
+@contextmanager
+def _unnoticed() -> Iterator[None]:
+    """Leave the global generators as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # a user's may be it
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def _same_buffers(model: nn.Module) -> Iterator[None]:
+    """Take back what a pass in training mode adds to running statistics (BatchNorm)."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _check_sizes(task: Task, model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if nn.parameter.is_lazy(parameter):
+            raise ConfigError(
+                f"{task.name}: model has a parameter without a size, {name}; give sizes in the "
+                "place of lazy modules, or call the model once in the function that makes it"
+            )
+
+
+def _check_metric(task: Task, labels: Tensor) -> None:
+    if task.metric == ACCURACY and labels.is_floating_point():
+        raise ConfigError(
+            f"{task.name}: metric is accuracy, which compares classes, and labels are "
+            f"{_seen(labels)}; make classes whole numbers, or give another metric, such as "
+            'Metric("mse", torch.nn.functional.mse_loss)'
+        )
+
+
+def _batch(split: Split, size: int) -> Split:
+    """The first examples and, last, one of the largest class: no output may be missing for it."""
+    index = torch.arange(min(size, len(split)))
+    if _are_classes(split.labels):
+        index[-1] = split.labels.argmax()
+    return split.select(index)
+
+
+def _are_classes(labels: Tensor) -> bool:
+    return labels.dtype == torch.long and labels.dim() == 1
+
+
+def _output(task: Task, model: nn.Module, batch: Split) -> Any:
+    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()} - {batch.inputs.dtype}
+    way_out = ""
+    if kinds and batch.inputs.is_floating_point():
+        own = ", ".join(sorted(map(_short, kinds)))
+        way_out = f"its parameters are {own}: give it .float(), or data of that type"
+    with refusing(
+        f"{task.name}: model fails on inputs {_seen(batch.inputs)}", file_of(task), way_out
+    ):
+        return call_model(model, batch.inputs)
+
+
+def _number(task: Task, field: str, function: Any, output: Any, labels: Tensor) -> None:
+    """Refuse a function that fails or does not return one number."""
+    on = f"output {_seen(output)} and labels {_seen(labels)}"
+    way_out = ""
+    if _are_classes(labels) and isinstance(output, Tensor) and output.dim() == 2:
+        wanted = int(labels.max()) + 1
+        way_out = f"give the model {wanted} outputs" if output.shape[1] < wanted else ""
+    with refusing(f"{task.name}: {field} fails on {on}", file_of(task), way_out):
+        value = function(output, labels)
+    try:
+        float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"{task.name}: {field} must return one number, the mean over a batch, got "
+            f"{_seen(value)}; reduce it, for instance with .mean()"
+        ) from error
+
+
+def _seen(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"of type {type(value).__name__}"
+    text = f"{_short(value.dtype)} of shape {tuple(value.shape)}"
+    if _are_classes(value) and len(value):
+        text += f" from {int(value.min())} to {int(value.max())}"
+    return text
+
+
+def _short(kind: torch.dtype) -> str:
+    return str(kind).removeprefix("torch.")

@@ -1,0 +1,72 @@
+"""A task: everything needed to train one kind of model on one data set, and to score it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hardstep.data import Batches, DataSet, Split
+from hardstep.optim import Settings
+from hardstep.optim.presets import general
+from hardstep.tasks.fields import CALLS, check_count, check_function, check_metric
+from hardstep.training import ACCURACY, Metric, mean_score
+
+SCORE_BATCH = 1000  # examples per forward pass when scoring
+VALIDATIONS = 40  # per run, about
+
+
+@dataclass(frozen=True)
+class Task:
+    """One architecture on one data set.
+
+    Args:
+        name: What the user calls it.
+        title: What it is, in a few words.
+        data: The data set of a run seed.
+        model: A new model; called under a seeded generator.
+        settings: PolyStep's settings for a number of steps.
+        steps: Default number of steps.
+        batch_size: Examples per step.
+        loss_fn: Of (output, target).
+        metric: What is reported and selected on.
+        twin: A new smooth twin of the model, for methods that need gradients.
+        data_name: What the data are called in records.
+    """
+
+    name: str
+    title: str
+    data: Callable[[int], DataSet]
+    model: Callable[[], nn.Module]
+    settings: Callable[[int], Settings] = general
+    steps: int = 200
+    batch_size: int = 128
+    loss_fn: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
+    metric: Metric = ACCURACY
+    twin: Callable[[], nn.Module] | None = None
+    data_name: str = "own"
+
+    def __post_init__(self) -> None:
+        for field in CALLS:
+            if field != "twin" or self.twin is not None:
+                check_function(self.name, field, getattr(self, field))
+        check_metric(self.name, self.metric)
+        for field in ("steps", "batch_size"):
+            check_count(self.name, field, getattr(self, field))
+
+    def score(self, model: nn.Module, split: Split) -> float:
+        """The metric on a split."""
+        batches = Batches(split, SCORE_BATCH, seed=0, shuffle=False)
+        return mean_score(model, batches, self.metric.function)
+
+    def validation_interval(self, steps: int, valid: Split) -> int:
+        """Steps between validations: some 40 per run, fewer where that costs too much.
+
+        Between two validations, steps see about as many training examples as validation has,
+        each of them in thousands of probes; so even a short run spends its time on training.
+        """
+        return max(1, steps // VALIDATIONS, len(valid) // self.batch_size)
+
+    def key(self, part: str) -> str:
+        """What the score of a part is called in results: `test_accuracy`, `valid_mse`."""
+        return f"{part}_{self.metric.name.replace(' ', '_')}"

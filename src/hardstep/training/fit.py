@@ -1,0 +1,254 @@
+"""`fit`: train a model on batches, select on validation, survive interruptions."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+from hardstep.errors import CheckpointError, ConfigError
+from hardstep.evaluation import LossFunction
+from hardstep.optim import PolyStep, presets, trainable
+from hardstep.optim.arguments import check_loss_fn
+from hardstep.training import checkpoints
+from hardstep.training.arguments import check_callbacks, check_optimizer
+from hardstep.training.batches import Stream, split_batch
+from hardstep.training.batching import check_batches, check_target, check_tensors
+from hardstep.training.callbacks import Callback
+from hardstep.training.checkpoints import Checkpoint
+from hardstep.training.limits import Limits, check_count
+from hardstep.training.run import Metric, Run, Score, follow_statistics, mean_score
+from hardstep.training.sight import check_sighted, look
+
+INTERRUPTED = "interrupted"
+FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Held-out batches that select the weights.
+
+    Args:
+        batches: Iterated anew at each validation.
+        metric: What to measure; the training loss if left out.
+        every: Steps between validations; once per epoch if left out.
+    """
+
+    batches: Iterable[Any]
+    metric: Metric | None = None
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("Validation: every", self.every)
+        check_batches("valid", self.batches)
+        if not isinstance(self.metric, Metric | None):
+            raise ConfigError(
+                "Validation: metric must be ACCURACY or such as Metric('error', function), got "
+                f"{self.metric!r}"
+            )
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a run went. The model holds the selected weights if there was a validation."""
+
+    steps: int
+    evaluations: int
+    seconds: float
+    best: Score | None
+    history: list[Score]
+    stopped: str  # "finished", "interrupted", or why it stopped early
+
+
+def fit(
+    model: nn.Module,
+    train: Iterable[Any],
+    valid: Iterable[Any] | Validation | None = None,
+    *,
+    loss_fn: LossFunction = functional.cross_entropy,
+    optimizer: trainable.Trainable | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | Path | str | None = None,
+    resume: bool = False,
+) -> FitResult:
+    """Train until the first of `epochs`, `steps` and `seconds` is used up.
+
+    Args:
+        model: Any module.
+        train: Batches (inputs, target); a DataLoader, `hardstep.data.Batches`, a list.
+        valid: Batches to select on, or a `Validation` with a metric and an interval.
+        loss_fn: Of (output, target); a mean over the batch.
+        optimizer: For this model; PolyStep with `presets.general` and seed 0 if left out.
+        epochs: Passes over `train`.
+        steps: Optimizer steps.
+        seconds: Wall-clock time, earlier sessions of a resumed run included.
+        callbacks: What watches the run.
+        checkpoint: Where to save; a run that is saved there already is not replaced.
+        resume: Go on from the checkpoint. With the same arguments the result is bit for bit
+            that of an uninterrupted run.
+
+    Returns:
+        What happened. Ctrl-C ends the run after the step in progress and returns too.
+
+    Raises:
+        ConfigError: An argument makes no sense.
+        DataError: `train` or `valid` gave no batch.
+        ObjectiveError: No loss was finite, from the first step on.
+        CheckpointError: The checkpoint belongs to another run, or cannot be saved.
+    """
+    limits = Limits(epochs, steps, seconds)
+    check_batches("train", train)
+    check_loss_fn(loss_fn)
+    validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
+    target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
+    total = limits.total_steps(train)
+    if optimizer is not None:
+        check_optimizer(optimizer, model)
+    opt = optimizer or PolyStep(model, presets.general(total) if total else None)
+    watching = check_callbacks(callbacks, validated=validation is not None)
+    stream = Stream(train, opt.seed)
+    run = Run(model, opt, validation.metric if validation else None, total)
+    run.stream = stream.identity()
+    if target is not None:
+        checkpoints.check_place(target.path, resume)
+    if resume:
+        if target is None:
+            raise CheckpointError("fit: resume needs the checkpoint to resume from")
+        run.load_state_dict(checkpoints.load(target.path))
+    session = _Session(run, loss_fn, validation, watching, target)
+    run.listeners = [callback.on_message for callback in watching]
+    with _interruptible(run):
+        session.go(stream, limits)
+    if run.best_weights:
+        model.load_state_dict(run.best_weights)
+    return FitResult(
+        run.step, opt.evaluations, run.seconds, run.best, list(run.history), run.stopped
+    )
+
+
+class _Session:
+    """One process's share of a run."""
+
+    def __init__(
+        self,
+        run: Run,
+        loss_fn: LossFunction,
+        validation: Validation | None,
+        callbacks: list[Callback],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.run = run
+        self.loss_fn = loss_fn
+        self.validation = validation
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self._saved_at = time.perf_counter()
+
+    def go(self, stream: Stream, limits: Limits) -> None:
+        """Step until a limit, a callback or the user says stop."""
+        run = self.run
+        for callback in self.callbacks:
+            callback.on_start(run)
+        try:
+            while not run.stopped and not limits.reached(run):
+                for batch in stream.epoch(run.epoch, skip=run.batch):
+                    self._step(batch)
+                    if run.stopped or limits.reached(run):
+                        break
+                else:
+                    run.epoch, run.batch = run.epoch + 1, 0
+                    self._epoch_end()
+            self._finish()
+        finally:
+            for callback in self.callbacks:
+                callback.on_end(run)
+
+    def _step(self, batch: Any) -> None:
+        run = self.run
+        inputs, target = split_batch(batch)
+        check_target(batch, target, self.loss_fn)
+        try:
+            run.optimizer.step(inputs, target, self.loss_fn)
+        except TypeError as error:
+            check_tensors(inputs, target, error)
+            raise
+        follow_statistics(run.model, inputs)
+        run.batch += 1
+        report = run.optimizer.report
+        assert report is not None
+        look(run, report)
+        for callback in self.callbacks:
+            callback.on_step(run, report)
+        every = self.validation.every if self.validation else None
+        if every is not None and run.step % every == 0:
+            self._validate()
+        if self.checkpoint and self._due(self.checkpoint):
+            self._save()
+
+    def _epoch_end(self) -> None:
+        if self.validation and self.validation.every is None:
+            self._validate()
+
+    def _validate(self) -> None:
+        assert self.validation is not None
+        run, metric = self.run, self.validation.metric
+        function = metric.function if metric else self.loss_fn
+        score = run.record(mean_score(run.model, self.validation.batches, function))
+        if math.isnan(score.value) and not any(math.isnan(s.value) for s in run.history[:-1]):
+            run.say(
+                f"Validation at step {run.step}: the {metric.name if metric else 'loss'} is NaN, "
+                "which counts as worse than any number; check the batches of valid."
+            )
+        for callback in self.callbacks:
+            callback.on_validation(run, score)
+        if self.checkpoint and self.checkpoint.at_validations:
+            self._save()
+
+    def _finish(self) -> None:
+        run = self.run
+        run.stopped = run.stopped or FINISHED
+        fresh = not run.history or run.history[-1].step != run.step
+        if self.validation and run.stopped != INTERRUPTED and fresh and run.step:
+            self._validate()
+        self._save()
+        if run.stopped != INTERRUPTED:
+            check_sighted(run)
+
+    def _due(self, checkpoint: Checkpoint) -> bool:
+        return time.perf_counter() - self._saved_at >= checkpoint.every_seconds
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            content = self.run.state_dict() | {"meta": dict(self.checkpoint.meta)}
+            checkpoints.save(self.checkpoint.path, content)
+            self._saved_at = time.perf_counter()
+
+
+@contextmanager
+def _interruptible(run: Run) -> Iterator[None]:
+    """The first Ctrl-C lets the step in progress end; a second one raises at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(signum: int, frame: Any) -> None:
+        if run.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+        run.stop(INTERRUPTED)
+        run.say("Stopping after this step; press Ctrl-C again to stop at once.")
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardstep import Full, Orthoplex, PolyStep, Simplex
+from hardstep.errors import ConfigError
+from hardstep.maxsat import Formula, random_ksat
+from hardstep.maxsat.objective import MaxSat, plain_costs
+
+EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+@st.composite
+def formulas(draw):
+    """Small formulas of mixed length, with weights and now and then hard clauses."""
+    num = draw(st.integers(1, 10))
+    literal = st.integers(1, num).flatmap(lambda v: st.sampled_from([v, -v]))
+    clauses = draw(st.lists(st.lists(literal, max_size=5), min_size=1, max_size=25))
+    weights = draw(st.lists(st.integers(1, 9), min_size=len(clauses), max_size=len(clauses)))
+    hard = draw(st.lists(st.booleans(), min_size=len(clauses), max_size=len(clauses)))
+    return Formula.from_lists(clauses, num, weights, hard)
+
+
+def recounted(formula, assignment):
+    weight, hard = formula.falsified(assignment)
+    return weight + hard * (formula.total_weight + 1)
+
+
+@EXAMPLES
+@given(formulas(), st.integers(1, 4), st.booleans(), st.integers(1, 2), st.integers(0, 99))
+def test_costs_of_candidates_are_those_of_a_full_recount(formula, dim, cross, probes, seed):
+    point = torch.randn(formula.num_variables, generator=torch.Generator().manual_seed(seed))
+    polytope = Orthoplex(dim) if cross else Simplex(dim)
+    opt = PolyStep({"x": point}, subspace=Full(), polytope=polytope, num_probes=probes, seed=seed)
+    candidates = opt.candidates(opt.propose())
+    found = MaxSat(formula).losses(candidates)
+    for number, loss in enumerate(found.tolist()):
+        assignment = candidates.parameters(number)["x"].numpy() >= 0
+        assert loss == recounted(formula, assignment)
+
+
+def test_a_large_formula_agrees_with_a_recount():
+    formula = random_ksat(3000, seed=5)
+    opt = PolyStep({"x": torch.linspace(-1, 1, 3000)}, subspace=Full(), polytope=Simplex(2))
+    candidates = opt.candidates(opt.propose())
+    found = MaxSat(formula).losses(candidates)
+    for number in range(0, len(candidates), 97):
+        assignment = candidates.parameters(number)["x"].numpy() >= 0
+        assert float(found[number]) == formula.falsified(assignment)[0]
+
+
+def test_steps_lower_the_cost():
+    formula = random_ksat(500, seed=3)
+    start = torch.randn(500, generator=torch.Generator().manual_seed(1))
+    before = formula.falsified(start.numpy() >= 0)[0]
+    opt = PolyStep({"x": start}, subspace=Full(), polytope=Simplex(2), temperature=0.5)
+    for _ in range(30):
+        opt.step(objective=MaxSat(formula))
+    assert formula.falsified(start.numpy() >= 0)[0] < 0.5 * before
+
+
+def test_a_hard_clause_costs_more_than_all_soft_ones():
+    formula = Formula.from_lists([[1], [-1], [2]], 2, [3, 1, 4], [False, True, False])
+    assert plain_costs(formula).tolist() == [3.0, 8.0, 4.0]
+
+
+def test_costs_of_another_number_of_clauses_are_refused():
+    formula = random_ksat(10, seed=0)
+    with pytest.raises(ConfigError, match="one entry for each of 43 clauses"):
+        MaxSat(formula, np.ones(3))
+
+
+def test_a_point_of_another_size_is_refused():
+    opt = PolyStep({"x": torch.zeros(9)}, subspace=Full(), polytope=Simplex(2))
+    with pytest.raises(ConfigError, match="one number for each of 10 variables"):
+        opt.step(objective=MaxSat(random_ksat(10, seed=0)))
