@@ -6,9 +6,9 @@ CPU seconds of a run over its evaluations: making candidates, their losses, the 
 from collections.abc import Callable, Iterable
 from statistics import mean
 
+from hardstep._pages import markdown_table
 from hardstep.bench.report import Contents
 from hardstep.bench.report.contents import Table
-from hardstep.bench.report.markdown import grid
 from hardstep.bench.report.rows import Row, most_seeds
 
 POPULATIONS = ("openai-es", "cma-es", "eggroll", "random")  # evaluated in batches
@@ -24,7 +24,7 @@ def table(contents: Contents) -> str:
         methods = (("polystep",), POPULATIONS, PAIRS, (WITH_GRADIENTS,))
         costs = [[1e6 * _each(row) for row in _of(found, names)] for names in methods]
         lines.append([f"`{found.task}`", *(_range(some, _two_digits) for some in costs)])
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def figures(contents: Contents) -> dict[str, str]:

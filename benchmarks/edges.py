@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hardstep import tasks
+from hardstep._pages import markdown_table
 from hardstep.bench.methods import METHODS
 from hardstep.bench.report import Contents
 from hardstep.bench.report.contents import Table
-from hardstep.bench.report.markdown import grid
 from hardstep.bench.report.rows import Row, most_seeds
 from hardstep.bench.summary import AXIS_NAMES
 from hardstep.bench.tuning import STAGES, Setting, settings_of
@@ -39,7 +39,7 @@ def table(contents: Contents) -> str:
         lines.append(
             [method, *(f"{at_edge[p]} of {tuned[p]}" if tuned[p] else "–" for p in places)]
         )
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def _tuned(table: Table, row: Row) -> list[Setting]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hardstep import nn as hard
 from hardstep import presets, tasks
-from hardstep.cli.results import provenance
+from hardstep._files import provenance
 from hardstep.data import Batches
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe

@@ -7,9 +7,9 @@ from dataclasses import replace
 import digits_defaults
 from costs import WITH_GRADIENTS
 
+from hardstep._pages import markdown_table
 from hardstep.bench.report import Contents
 from hardstep.bench.report.contents import Table
-from hardstep.bench.report.markdown import grid
 from hardstep.bench.report.overview import MARKS, overviews
 from hardstep.bench.report.rows import Row, most_seeds
 from hardstep.bench.summary import AXIS_NAMES
@@ -49,7 +49,7 @@ def digits(contents: Contents) -> str:
         for axis in AXIS_NAMES:
             line += _three(_only(contents, task, "digits", axis))
         lines.append(line)
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def _three(table: Table) -> list[str]:
@@ -69,7 +69,9 @@ def tally(contents: Contents) -> str:
         without = [row for row in rows if row.method != WITH_GRADIENTS]
         adam = [row for row in rows if row.method == WITH_GRADIENTS]
         lines.append([name, _counts(without), _counts(adam)])
-    return grid(["at equal", "against six methods without gradients", "against Adam"], lines)
+    return markdown_table(
+        ["at equal", "against six methods without gradients", "against Adam"], lines
+    )
 
 
 def _counts(rows: Iterable[Row]) -> str:
@@ -92,7 +94,7 @@ def paper(contents: Contents) -> str:
             f"{costs['steps']:,.0f}", f"{costs['evaluations'] / 1e6:.1f} M", f"{evaluations} M",
             f"{costs['cpu_seconds'] / 60:.0f}",
         ])  # fmt: skip
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def rivals(contents: Contents, axis: str) -> str:
@@ -106,7 +108,7 @@ def rivals(contents: Contents, axis: str) -> str:
     for table, (_, cells) in zip(mine, shown.lines(), strict=True):
         ours, *theirs = (cell.text for cell in cells[1:])
         lines.append([f"`{table.task}`", f"**{ours}**", *theirs])
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def _only(contents: Contents, task: str, data: str, axis: str) -> Table:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from evotorch.algorithms.functional import pgpe, pgpe_ask, pgpe_tell
 
-from hardstep.bench.provenance import provenance
+from hardstep._files import provenance
 
 RECORD = Path(__file__).parent / "results" / "rival-levels.json"
 SEEDS = range(1, 32)

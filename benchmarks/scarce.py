@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from costs import WITH_GRADIENTS
 
+from hardstep._pages import markdown_table
 from hardstep.bench.report import Contents
 from hardstep.bench.report.contents import Table
-from hardstep.bench.report.markdown import grid
 from hardstep.bench.report.overview import MARKS
 from hardstep.bench.report.rows import Row, with_margins
 
@@ -32,7 +32,7 @@ def table(contents: Contents) -> str:
             f"{marks} {_score(best[0])} {best[0].method}",
             *(f"{row.cost('cpu_seconds') or 0.0:.1f}" for row in (*rows.values(), best[0])),
         ])  # fmt: skip
-    return grid(head, lines)
+    return markdown_table(head, lines)
 
 
 def figures(contents: Contents) -> dict[str, str]:

@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from matplotlib import pyplot
 
-from hardstep.cli.results import provenance
+from hardstep._files import provenance
 from hardstep.evaluation import Incremental
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.geometry import Orthoplex

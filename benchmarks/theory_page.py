@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hardstep.cli.results import provenance
+from hardstep._files import provenance
 from hardstep.theory import Run, checks, judged
 from hardstep.theory.figures import FIGURES
 from hardstep.theory.report import COLUMNS, GROUPS, SHOWN, line

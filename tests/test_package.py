@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors"},
-    {"_checks", "schedules", "seeds"},
+    {"_checks", "_files", "_linalg", "_pages", "schedules", "seeds"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},

@@ -15,8 +15,8 @@ import torch
 from bench_maxsat.plan import Spec
 from bench_maxsat.variants import REWEIGHTED, VARIANTS, Reweighting
 from hardstep import Cosine, Full, Length, Orthoplex, Settings, presets, seeds
+from hardstep._files import provenance
 from hardstep.baselines import CmaEs, OpenAiEs, minimize
-from hardstep.bench.provenance import provenance
 from hardstep.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
 from hardstep.maxsat.objective import Standing
 from hardstep.maxsat.population import population_costs

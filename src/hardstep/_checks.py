@@ -1,20 +1,60 @@
-"""Things called by name: a name that does not exist is answered with the nearest one that does."""
+"""Checks of what users hand over: numbers, counts and names, refused in one sentence.
 
+`what` names the argument and its owner, for instance "OpenAiEs: population".
+"""
+
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import TypeGuard
 
 from hardstep.errors import ConfigError
 
 
-def check(name: str, known: Iterable[str], what: str) -> None:
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether something is a number; true and false are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number; true and false are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_positive(what: str, value: object) -> None:
+    """Refuse what is not a finite number > 0."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise ConfigError(f"{what} must be a number > 0 and finite, got {value!r}")
+
+
+def check_not_negative(what: str, value: object) -> None:
+    """Refuse what is not a finite number >= 0."""
+    if not is_number(value) or not 0 <= value < math.inf:
+        raise ConfigError(f"{what} must be a number >= 0 and finite, got {value!r}")
+
+
+def check_count(what: str, value: object, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if not is_whole(value) or value < least:
+        raise ConfigError(f"{what} must be a whole number >= {least}, got {value!r}")
+
+
+def check_name(name: str, known: Iterable[str], what: str) -> None:
     """Refuse a name that does not exist, with the nearest one that does.
 
     Raises:
         ConfigError: The name is not known; the message lists all names if none is near.
     """
     names = list(known)
-    if name in names:
-        return
+    if name not in names:
+        raise ConfigError(f"no {what} is called {name!r}; {suggest(name, names)}")
+
+
+def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """A hint for a name that is not known: the nearest one, or else all there are."""
+    names = list(known)
     near = get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(names)}"
-    raise ConfigError(f"no {what} is called {name!r}; {hint}")
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return otherwise or f"there is {', '.join(names)}"

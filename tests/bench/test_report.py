@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from hardstep._pages import element, embedded
 from hardstep.bench import append
 from hardstep.bench.report import gather, render, scales
 from hardstep.bench.report.figures import best_so_far
-from hardstep.bench.report.markup import element, embedded
 from hardstep.bench.report.runs import parse
 from hardstep.cli.outputs import recorded
 from hardstep.cli.report import ReportOptions, run_report

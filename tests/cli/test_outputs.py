@@ -2,9 +2,9 @@
 
 import pytest
 
+from hardstep._files import check_folder, check_writable
 from hardstep.cli import diagnose, report, theory, train
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
-from hardstep.cli.outputs import check_folder, check_writable
 from hardstep.errors import DataError
 from tests.cli.test_train import hardstep
 

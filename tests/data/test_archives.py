@@ -4,7 +4,8 @@ import urllib.request
 
 import pytest
 
-from hardstep.data import Archive, cache_folder, download, locate
+from hardstep._files import cache_folder
+from hardstep.data import Archive, download, locate
 from hardstep.errors import DataError
 
 

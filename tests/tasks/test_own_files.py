@@ -103,7 +103,7 @@ def test_a_file_is_loaded_once_until_it_changes(write):
          r"own\.py defines 2 tasks; choose one of own\.py:small, own\.py:big"),
         (HEAD, "own.py", r"own\.py defines no hardstep\.tasks\.Task; define one"),
         (SMALL.replace("steps=3", "steps=0"), "own.py",
-         r"ConfigError: Task tiny: steps must be a whole .* least 1, got 0 \(line 8 of own\.py\)"),
+         r"ConfigError: Task tiny: steps must be a whole .* >= 1, got 0 \(line 8 of own\.py\)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_sentence(write, text, address, sentence):

@@ -123,9 +123,9 @@ def test_unknown_names_are_refused_with_the_nearest_or_with_all():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 0}, "Task own: steps must be a whole number of at least 1, got 0"),
-        ({"batch_size": -2}, "Task own: batch_size must be a whole number of at least 1, got -2"),
-        ({"steps": "9"}, "Task own: steps must be a whole number of at least 1, got '9'"),
+        ({"steps": 0}, "Task own: steps must be a whole number >= 1, got 0"),
+        ({"batch_size": -2}, "Task own: batch_size must be a whole number >= 1, got -2"),
+        ({"steps": "9"}, "Task own: steps must be a whole number >= 1, got '9'"),
         ({"data": tasks.find("mlp").data(0)}, "Task own: data must be a function, got DataSet"),
         ({"data": lambda: 0}, r"Task own: data is called as data\(seed\), got a function of \(\)"),
         ({"model": lambda seed: 0}, r"model is called as model\(\), got a function of \(seed\)"),

@@ -24,7 +24,7 @@ def test_groups_and_checks_are_selected_by_name_and_protocols_only_when_asked_fo
     assert [c.id for c in select(known, "A1,K", False)] == ["A1", "K1", "K2"]
     assert all(c.kind != "P" for c in select(known, "", False))
     assert {c.id for c in select(known, "", True)} == {c.id for c in known}
-    with pytest.raises(ConfigError, match="no check or group 'A11'; did you mean A1"):
+    with pytest.raises(ConfigError, match="no check or group 'A11'; did you mean 'A1'"):
         select(known, "A11", False)
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.checks import check_positive, check_rate, rate_at
+from hardstep._checks import check_positive
+from hardstep.baselines.checks import check_rate, rate_at
 from hardstep.baselines.optimizer import Outcome, Rival
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import LossFunction, Problem, isolated
@@ -56,7 +57,7 @@ class AdamTwin(Rival):
         seed: int = 0,
     ) -> None:
         check_rate(self._name, learning_rate)
-        check_positive(self._name, "epsilon", epsilon)
+        check_positive(f"{self._name}: epsilon", epsilon)
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ConfigError(f"{self._name}: betas must be two numbers in [0, 1), got {betas}")
         for name, module in (("model", model), ("twin", twin)):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardstep.baselines.checks import check_count, check_positive
+from hardstep._checks import check_count, check_positive
 from hardstep.errors import CapacityError, ConfigError
 from hardstep.seeds import derive
 
@@ -45,9 +45,9 @@ class CmaEs:
             raise ConfigError(
                 "CmaEs needs the package cmaes: pip install 'hardstep[baselines]'"
             ) from error
-        check_positive("CmaEs", "sigma", sigma)
+        check_positive("CmaEs: sigma", sigma)
         if population is not None:
-            check_count("CmaEs", "population", population, 4)
+            check_count("CmaEs: population", population, 4)
         if len(start) > MAX_DIMENSIONS:
             raise CapacityError(
                 f"CmaEs holds at most {MAX_DIMENSIONS:,} dimensions, got {len(start):,}; use "

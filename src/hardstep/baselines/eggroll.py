@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.checks import check_count, check_pairs, check_positive, check_rate, rate_at
+from hardstep._checks import check_count, check_positive
+from hardstep.baselines.checks import check_pairs, check_rate, rate_at
 from hardstep.baselines.factored import BoundFactored, Factored
 from hardstep.baselines.searching import Searcher
 from hardstep.errors import ConfigError
@@ -67,9 +68,9 @@ class Eggroll(Searcher):
         evaluator: Evaluator | None = None,
         seed: int = 0,
     ) -> None:
-        check_positive(self._name, "sigma", sigma)
+        check_positive(f"{self._name}: sigma", sigma)
         check_rate(self._name, learning_rate)
-        check_count(self._name, "rank", rank, 1)
+        check_count(f"{self._name}: rank", rank)
         check_pairs(self._name, population)
         if not callable(shaping):
             raise ConfigError(

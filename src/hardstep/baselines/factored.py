@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hardstep.baselines.checks import check_count
+from hardstep._checks import check_count
 from hardstep.subspaces import Factors, Layout, TensorSpec
 from hardstep.subspaces.lowrank import FactorPart
 from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
@@ -26,7 +26,7 @@ class Factored:
     rank: int
 
     def __post_init__(self) -> None:
-        check_count("Factored", "rank", self.rank, 1)
+        check_count("Factored: rank", self.rank)
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> "BoundFactored":
         """Nothing to draw."""

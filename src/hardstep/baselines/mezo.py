@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.checks import check_positive, check_rate, rate_at
+from hardstep._checks import check_positive
+from hardstep.baselines.checks import check_rate, rate_at
 from hardstep.baselines.searching import Walker
 from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.schedules import Schedule
@@ -47,7 +48,7 @@ class MeZo(Walker):
         seed: int = 0,
     ) -> None:
         check_rate(self._name, learning_rate)
-        check_positive(self._name, "mu", mu)
+        check_positive(f"{self._name}: mu", mu)
         super().__init__(model, subspace, evaluator, seed)
         self.learning_rate, self.mu = learning_rate, mu
 

@@ -13,13 +13,8 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
-from hardstep.baselines.checks import (
-    check_not_negative,
-    check_pairs,
-    check_positive,
-    check_rate,
-    rate_at,
-)
+from hardstep._checks import check_not_negative, check_positive
+from hardstep.baselines.checks import check_pairs, check_rate, rate_at
 from hardstep.schedules import Schedule
 
 
@@ -44,10 +39,10 @@ class OpenAiEs:
         seed: int = 0,
         decay: float = 0.0,
     ) -> None:
-        check_positive("OpenAiEs", "sigma", sigma)
+        check_positive("OpenAiEs: sigma", sigma)
         check_rate("OpenAiEs", learning_rate)
         check_pairs("OpenAiEs", population)
-        check_not_negative("OpenAiEs", "decay", decay)
+        check_not_negative("OpenAiEs: decay", decay)
         self._centre = start.detach().clone().requires_grad_()
         self.sigma, self.population, self.seed, self.decay = sigma, population, seed, decay
         self.learning_rate = learning_rate

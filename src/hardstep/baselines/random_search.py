@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.checks import check_count, check_positive
+from hardstep._checks import check_count, check_positive
 from hardstep.baselines.searching import Walker
 from hardstep.evaluation import Evaluator
 from hardstep.subspaces import Subspace
@@ -44,8 +44,8 @@ class RandomSearch(Walker):
         evaluator: Evaluator | None = None,
         seed: int = 0,
     ) -> None:
-        check_positive(self._name, "sigma", sigma)
-        check_count(self._name, "population", population, 1)
+        check_positive(f"{self._name}: sigma", sigma)
+        check_count(f"{self._name}: population", population)
         super().__init__(model, subspace, evaluator, seed)
         self.sigma, self.population = sigma, population
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.checks import check_not_negative, check_positive
+from hardstep._checks import check_not_negative, check_positive
 from hardstep.baselines.searching import Walker
 from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.subspaces import Subspace
@@ -51,11 +51,11 @@ class Spsa(Walker):
         evaluator: Evaluator | None = None,
         seed: int = 0,
     ) -> None:
-        check_positive(self._name, "a", a)
-        check_positive(self._name, "c", c)
-        check_not_negative(self._name, "stability", stability)
-        check_not_negative(self._name, "alpha", alpha)
-        check_not_negative(self._name, "gamma", gamma)
+        check_positive(f"{self._name}: a", a)
+        check_positive(f"{self._name}: c", c)
+        check_not_negative(f"{self._name}: stability", stability)
+        check_not_negative(f"{self._name}: alpha", alpha)
+        check_not_negative(f"{self._name}: gamma", gamma)
         super().__init__(model, subspace, evaluator, seed)
         self.a, self.c, self.stability = a, c, stability
         self.alpha, self.gamma = alpha, gamma

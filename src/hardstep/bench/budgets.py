@@ -3,8 +3,7 @@
 from typing import Any
 
 from hardstep import nn as hard
-from hardstep._checks import check
-from hardstep.baselines.checks import check_positive
+from hardstep._checks import check_name, check_positive
 from hardstep.bench.methods import Plan, build
 from hardstep.bench.protocol import Budget
 from hardstep.bench.summary import AXIS_NAMES
@@ -22,9 +21,9 @@ def budget_of(task: Task, axis: str, amount: float | None) -> Budget:
         ConfigError: There is no such axis, or the amount is not a number > 0 and finite, or not
             whole where it is counted.
     """
-    check(axis, AXIS_NAMES, "axis")
+    check_name(axis, AXIS_NAMES, "axis")
     amount = AMOUNTS.get(axis, task.steps) if amount is None else amount
-    check_positive("budget", AXIS_NAMES[axis], amount)
+    check_positive(f"budget: {AXIS_NAMES[axis]}", amount)
     if axis in COUNTED and not float(amount).is_integer():
         raise ConfigError(
             f"budget: {AXIS_NAMES[axis]} are counted, so give a whole number, got {amount}"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
+from hardstep._files import provenance
 from hardstep.bench import tuning
 from hardstep.bench.protocol import Budget, Trial, run_trial, train
-from hardstep.bench.provenance import provenance
 from hardstep.bench.records import Record, score_of
 
 Chosen = tuple[tuple[str, Any], ...]  # options by name

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hardstep._checks import check
-from hardstep.baselines.checks import is_number
+from hardstep._checks import check_name, is_number, is_whole
 from hardstep.errors import ConfigError
 
 Fits = Callable[[Any], bool]
@@ -30,7 +29,7 @@ def check_kinds(table: Mapping[str, Any], kinds: Mapping[str, Kind], where: str)
         ConfigError: With the nearest key, or with what the value should be.
     """
     for key, value in table.items():
-        check(key, kinds, f"key of {where}")
+        check_name(key, kinds, f"key of {where}")
         if not kinds[key].fits(value):
             raise ConfigError(f"{key} of {where} must be {kinds[key].wanted}, got {value!r}")
 
@@ -48,7 +47,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return is_whole(value)
 
 
 def _is_table(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from hardstep import nn as hard
-from hardstep._checks import check
+from hardstep._checks import check_count, check_name, check_not_negative, check_positive
 from hardstep.baselines import (
     AdamTwin,
     CmaEs,
@@ -19,7 +19,6 @@ from hardstep.baselines import (
     RandomSearch,
     Spsa,
 )
-from hardstep.baselines.checks import check_count, check_not_negative, check_positive
 from hardstep.bench import variants
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
@@ -87,7 +86,7 @@ def _searching(kind: Callable[..., Trainable], plan: Plan, options: Options) -> 
 
 def _random(plan: Plan, options: Options) -> Trainable:
     size = options.get("population", POPULATION)
-    check_count("random", "population", size, 2)
+    check_count("random: population", size, 2)
     members = {**options, "population": size - 1}  # the weights as they are is one more
     return _searching(RandomSearch, plan, members)
 
@@ -201,9 +200,9 @@ def rehearse(task: Task, method: str, options: Options) -> None:
 
 def check_options(method: str, options: Options) -> None:
     """Refuse a method, option or value that does not exist, with the nearest name that does."""
-    check(method, METHODS, "method")
+    check_name(method, METHODS, "method")
     for option, value in options.items():
-        check(option, KNOWN_OPTIONS[method], f"option of {method}")
+        check_name(option, KNOWN_OPTIONS[method], f"option of {method}")
         _check_value(method, option, value)
     if "learning_rate_end" in options and "learning_rate" not in options:
         raise ConfigError(
@@ -217,8 +216,8 @@ def _check_value(method: str, option: str, value: object) -> None:
         if not isinstance(value, str):
             raise ConfigError(f"{method}: {option} must be a word in quotes, got {value!r}")
     elif option in WHOLE:
-        check_count(method, option, value, WHOLE[option])
+        check_count(f"{method}: {option}", value, WHOLE[option])
     elif option in MAY_BE_0:
-        check_not_negative(method, option, value)
+        check_not_negative(f"{method}: {option}", value)
     else:
-        check_positive(method, option, value)
+        check_positive(f"{method}: {option}", value)

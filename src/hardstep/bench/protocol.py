@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hardstep import nn as hard
 from hardstep.bench.faults import BUDGETS, Axis, number
 from hardstep.bench.methods import Plan, build
-from hardstep.bench.provenance import forget_peak_memory, peak_memory
+from hardstep.bench.peak_memory import forget_peak_memory, peak_memory
 from hardstep.bench.records import Record
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError

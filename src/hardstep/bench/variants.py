@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from hardstep._checks import check
+from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
 from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum, presets
@@ -108,7 +108,7 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
         changes["num_probes"] = options["num_probes"]
     for name, known in (("solver", SOLVERS), ("rotation", ROTATIONS)):
         if name in options:
-            check(options[name], known, name)
+            check_name(options[name], known, name)
             changes[name] = known[options[name]]()
     changes["polytope"] = _polytope(base, options)
     changes["subspace"] = _subspace(base, options, dim)
@@ -118,7 +118,7 @@ def settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimension)
 
 def preset(task: Task, steps: int, name: str) -> Settings:
     """The settings that options apply to."""
-    check(name, ("task", "paper", *ANY_TASK), "preset")
+    check_name(name, ("task", "paper", *ANY_TASK), "preset")
     if name == "task":
         return task.settings(steps)
     if name in ANY_TASK:
@@ -145,7 +145,7 @@ def _first(name: str, base: Settings) -> float:
 
 def _polytope(base: Settings, options: Mapping[str, Any]) -> Any:
     name = options.get("polytope", type(base.polytope).__name__.lower())
-    check(name, POLYTOPES, "polytope")
+    check_name(name, POLYTOPES, "polytope")
     return POLYTOPES[name](options.get("particle_dim", base.polytope.dim))
 
 
@@ -156,7 +156,7 @@ def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any
     space = base.subspace
     rank = options.get("rank", getattr(space, "rank", None))
     if "subspace" in options:
-        check(options["subspace"], SUBSPACES, "subspace")
+        check_name(options["subspace"], SUBSPACES, "subspace")
         space = SUBSPACES[options["subspace"]](rank or 1, dim)
     elif "rank" in options:
         space = _with(space, rank=rank)
@@ -171,7 +171,7 @@ def _subspace(base: Settings, options: Mapping[str, Any], dim: Dimension) -> Any
 def _with(space: Any, **changes: Any) -> Any:
     known = [item.name for item in fields(space)]
     for name in changes:
-        check(name, known, f"option of the subspace {type(space).__name__}")
+        check_name(name, known, f"option of the subspace {type(space).__name__}")
     return replace(space, **changes)
 
 

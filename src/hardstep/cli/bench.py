@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardstep._checks import check
+from hardstep._checks import check_name
+from hardstep._files import check_writable
 from hardstep.bench.budgets import shown_amount
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.records import Record, append, load
@@ -22,7 +23,7 @@ from hardstep.bench.summary import (
     tally,
     text,
 )
-from hardstep.cli.outputs import check_writable, recorded
+from hardstep.cli.outputs import recorded
 from hardstep.errors import DataError
 
 
@@ -46,7 +47,7 @@ class Part:
                 continue
             names = [name.strip() for name in wanted.split(",")]
             for name in names:
-                check(name, dict.fromkeys(_of(c, what) for c in kept), f"{what} of {suite}")
+                check_name(name, dict.fromkeys(_of(c, what) for c in kept), f"{what} of {suite}")
             kept = [cell for cell in kept if _of(cell, what) in names]
         return kept
 
@@ -134,7 +135,7 @@ def _check_reference(
     if not runs:
         raise DataError(f"{records} has no run with a test score, so there is no table to print")
     names = sorted({name for record in runs for name in (name_of(record), record["method"])})
-    check(reference, names, f"--reference in {records}")
+    check_name(reference, names, f"--reference in {records}")
 
 
 def tell_skipped(skipped: list[str]) -> None:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
-from hardstep._checks import check
+from hardstep._checks import check_name
+from hardstep._files import check_writable, provenance
 from hardstep.bench.budgets import budget_of, shown_amount, usual_options
 from hardstep.bench.methods import METHODS
 from hardstep.bench.methods import rehearse as rehearse_method
@@ -20,10 +21,8 @@ from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.bench.records import Record, append
 from hardstep.bench.summary import AXIS_NAMES, summarize, text
 from hardstep.bench.variants import WORDS
-from hardstep.cli import results
 from hardstep.cli.curves import Curves
 from hardstep.cli.live_table import LiveTable
-from hardstep.cli.outputs import check_writable
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import rehearse
@@ -90,7 +89,7 @@ def run_compare(options: CompareOptions) -> int:
 def _methods(names: str) -> list[str]:
     methods = [name.strip() for name in names.split(",")]
     for name in methods:
-        check(name, METHODS, "method")
+        check_name(name, METHODS, "method")
         if methods.count(name) > 1:
             raise ConfigError(f"--methods has {name} {methods.count(name)} times; name it once")
     return methods
@@ -128,7 +127,7 @@ def _all_runs(trials: Sequence[Trial], options: CompareOptions) -> list[Record]:
             found.append(record)
             view.add(record)
             if options.records is not None:
-                append(options.records, record | results.provenance())
+                append(options.records, record | provenance())
     return found
 
 
@@ -146,7 +145,7 @@ def parse_options(given: list[str], methods: list[str]) -> dict[str, dict[str, A
         method, dot, option = name.partition(".")
         if not equals or not dot:
             raise ConfigError(f"--option takes METHOD.NAME=VALUE, got {item!r}")
-        check(method, methods, "method of this comparison")
+        check_name(method, methods, "method of this comparison")
         chosen.setdefault(method, {})[option] = _value(method, option, value)
     return chosen
 

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+from hardstep._files import check_writable
 from hardstep.bench.records import Record
-from hardstep.cli.outputs import check_picture, check_writable, picture_file
+from hardstep.cli.outputs import check_picture, picture_file
 from hardstep.tasks import Task
 from hardstep.tasks.files import run_name
 

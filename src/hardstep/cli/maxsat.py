@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep import __version__
-from hardstep.cli import results
+from hardstep._files import provenance
 from hardstep.errors import ConfigError
 from hardstep.maxsat import Formula, random_ksat, read
 from hardstep.maxsat.local import local_search
@@ -75,7 +75,7 @@ def run_maxsat(options: MaxsatOptions) -> int:
         "polish_flips": flips,
         "seconds": seconds,
         "stopped": found.stopped,
-        **results.provenance(),
+        **provenance(),
     }
     if options.json:
         print(json.dumps(result | {"assignment": _digits(found.assignment)}))

@@ -2,52 +2,10 @@
 
 import os
 from pathlib import Path
-from tempfile import TemporaryFile
 
+from hardstep._files import check_writable
 from hardstep.bench.records import Loaded, load
 from hardstep.errors import DataError
-
-
-def check_writable(path: Path, option: str) -> None:
-    """Refuse a path at which no file can be written; folders that are missing will be made.
-
-    Raises:
-        DataError: It is a folder, or lies where nothing can be written.
-    """
-    if os.path.isdir(path):
-        raise DataError(f"{path} is a folder; name a file in it with {option}")
-    _check_place(path, option)
-
-
-def check_folder(path: Path, option: str) -> None:
-    """Refuse a path at which there can be no folder with files in it; it is not made yet.
-
-    Raises:
-        DataError: It is a file, or lies where nothing can be written.
-    """
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise DataError(f"{path} is a file; name a folder with {option}")
-    _check_place(path, option)
-
-
-def _check_place(path: Path, option: str) -> None:
-    """Try the nearest folder there is: its permissions alone do not say whether it takes files."""
-    there = next(place for place in (path, *path.absolute().parents) if os.path.exists(place))
-    if there != path and not os.path.isdir(there):
-        raise DataError(f"{path} would lie in {there}, a file; name another with {option}")
-    if not os.access(there, os.W_OK):
-        raise DataError(
-            f"{path} cannot be written: {there} is read-only; name another with {option}"
-        )
-    if os.path.isdir(there):
-        try:
-            with TemporaryFile(dir=there):
-                pass
-        except OSError as error:
-            raise DataError(
-                f"{path} cannot be written: {there} takes no files ({error.strerror}); name "
-                f"another with {option}"
-            ) from error
 
 
 def picture_file(path: Path) -> Path:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardstep._files import check_writable, replacing
 from hardstep.bench.report import gather, render, render_markdown
 from hardstep.cli.bench import tell_skipped
-from hardstep.cli.outputs import check_writable, recorded
+from hardstep.cli.outputs import recorded
 from hardstep.errors import DataError
-from hardstep.training.checkpoints import replacing
 
 WRITERS = {".html": render, ".htm": render, ".md": render_markdown}
 

@@ -1,11 +1,9 @@
-"""What commands print alike: how to call this program again, and where results came from."""
+"""How to call this program again."""
 
 import os
 import shutil
 import sys
 from pathlib import Path
-
-from hardstep.bench.provenance import provenance
 
 
 def program() -> str:
@@ -15,6 +13,3 @@ def program() -> str:
     if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
         return "hardstep"
     return os.path.relpath(called)
-
-
-__all__ = ["program", "provenance"]

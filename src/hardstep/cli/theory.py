@@ -2,15 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
-from hardstep.cli import results
-from hardstep.cli.outputs import check_writable
+from hardstep._checks import suggest
+from hardstep._files import check_writable, provenance, replacing
 from hardstep.errors import ConfigError
 from hardstep.theory import checks, report
 from hardstep.theory.suite import Check, Run, judged
-from hardstep.training.checkpoints import replacing
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,14 @@ def run_theory(options: TheoryOptions) -> int:
         outcomes.append(outcome)
         print(report.line(outcome), flush=True)
     print(report.summary(outcomes))
-    provenance = results.provenance()
+    source = provenance()
     if options.json is not None:
         rows = [outcome.as_dict() for outcome in outcomes]
         with replacing(options.json) as temporary:
-            temporary.write_text(json.dumps({"checks": rows, **provenance}, indent=1) + "\n")
+            temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
         with replacing(options.html) as temporary:
-            temporary.write_text(report.page(outcomes, str(provenance["command"])))
+            temporary.write_text(report.page(outcomes, str(source["command"])))
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
 
@@ -58,9 +56,8 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     names = {check.id for check in known} | {check.group for check in known}
     wanted = {name.strip() for name in only.split(",")}
     for name in sorted(wanted - names):
-        near = get_close_matches(name, sorted(names), n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; groups are {_groups(known)}"
-        raise ConfigError(f"--only: there is no check or group {name!r}{hint}")
+        hint = suggest(name, sorted(names), f"groups are {_groups(known)}")
+        raise ConfigError(f"--only: there is no check or group {name!r}; {hint}")
     return [
         check
         for check in known

@@ -9,9 +9,9 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
+from hardstep._files import check_folder, provenance, replacing
 from hardstep.cli import results
 from hardstep.cli.evaluate import CHECKPOINT, opened, restore
-from hardstep.cli.outputs import check_folder
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
@@ -27,7 +27,6 @@ from hardstep.training import (
     JsonlLog,
     ProgressBar,
     Validation,
-    checkpoints,
     fit,
 )
 
@@ -172,12 +171,12 @@ def _result(
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
-        **results.provenance(),
+        **provenance(),
     }
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:
-    with checkpoints.replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
-from hardstep._checks import check
+from hardstep._checks import check_name
+from hardstep._files import check_writable
 from hardstep.bench.budgets import budget_of
 from hardstep.bench.cells import Cell, Job
 from hardstep.bench.methods import METHODS
@@ -16,7 +17,6 @@ from hardstep.bench.running import Progress, carry_out, rehearse
 from hardstep.bench.summary import shown_score
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import parse_options
-from hardstep.cli.outputs import check_writable
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TuneOptions:
 
 def run_tune(options: TuneOptions) -> int:
     """Try eighteen configurations and print them, then the best; recorded ones are not repeated."""
-    check(options.method, METHODS, "method")
+    check_name(options.method, METHODS, "method")
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
     fixed = parse_options(options.options, [options.method]).get(options.method, {})

@@ -1,6 +1,6 @@
 """Data sets with a guarded test part, and seeded minibatches over them."""
 
-from hardstep.data.archives import Archive, cache_folder, download, locate
+from hardstep.data.archives import Archive, download, locate
 from hardstep.data.base import DataSet, Split, concatenate, hold_out
 from hardstep.data.batches import Batches
 from hardstep.data.digits import digits, digits_and_negatives, load_digits
@@ -13,7 +13,6 @@ __all__ = [
     "Batches",
     "DataSet",
     "Split",
-    "cache_folder",
     "concatenate",
     "digits",
     "digits_and_negatives",

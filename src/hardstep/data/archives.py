@@ -8,12 +8,12 @@ the known SHA-256 and appear in the cache whole or not at all.
 import hashlib
 import http.client
 import os
-import tempfile
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardstep._files import cache_folder, replacing
 from hardstep.errors import DataError
 
 _TIMEOUT_SECONDS = 30.0
@@ -26,12 +26,6 @@ class Archive:
     name: str
     mirror: str
     checksums: Mapping[str, str]
-
-
-def cache_folder() -> Path:
-    """Where downloaded data sets are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "hardstep"
 
 
 def locate(archive: Archive) -> Path:
@@ -73,9 +67,5 @@ def download(url: str, target: Path, checksum: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
         raise DataError(f"{url}: SHA-256 is {found}, expected {checksum}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Renaming within a folder is atomic: other processes see the whole file or none.
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        partial = Path(scratch) / target.name
-        partial.write_bytes(content)
-        partial.replace(target)
+    with replacing(target) as temporary:
+        temporary.write_bytes(content)

@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from hardstep._linalg import signed_qr
+
 
 class Rotation(Protocol):
     """Draws one rotation per particle."""
@@ -32,15 +34,7 @@ def haar(num: int, dim: int, generator: torch.Generator, dtype: torch.dtype) -> 
         cos, sin = angle.cos(), angle.sin()
         return torch.stack([cos, -sin, sin, cos], dim=1).reshape(num, 2, 2)
     gaussian = torch.randn(num, dim, dim, generator=generator, dtype=dtype)
-    return _proper(_signed_qr(gaussian))
-
-
-def _signed_qr(matrices: Tensor) -> Tensor:
-    """Q of the QR whose R has a positive diagonal: unique, hence Haar for a Gaussian."""
-    q: Tensor
-    q, r = torch.linalg.qr(matrices)
-    signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)
-    return q * signs[:, None, :]
+    return _proper(signed_qr(gaussian))
 
 
 def _proper(q: Tensor) -> Tensor:
@@ -80,5 +74,5 @@ class Biased:
         start = free.clone()
         start[:, :, 0] = previous_move / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None]
         # The signed QR keeps the sign of column one and spans the rest from the Haar columns.
-        biased = _proper(_signed_qr(torch.where(moved[:, None, None], start, free)))
+        biased = _proper(signed_qr(torch.where(moved[:, None, None], start, free)))
         return torch.where(moved[:, None, None], biased, free)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
-from hardstep.subspaces.base import BoundSubspace, check_rank, haar_columns
+from hardstep.subspaces.base import BoundSubspace, check_rank
 from hardstep.subspaces.layerwise import check_layer_capacity, layer_part, orthonormal_rows
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.parts import DensePart, Part, PartsSubspace
@@ -82,7 +83,7 @@ class BoundAdaptive(PartsSubspace):
         lead = self.leads[part.specs[0].name].reshape(-1).to(matrix)
         if bool(lead.norm() > 0):
             matrix[:, 0] = lead / lead.norm()
-        return haar_columns(matrix).T.contiguous()
+        return signed_qr(matrix).T.contiguous()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Redraw count, displacement since, and the directions the basis was built on."""

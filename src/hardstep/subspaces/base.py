@@ -209,24 +209,6 @@ def _physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def haar_columns(gaussian: Tensor) -> Tensor:
-    """The Q of a thin QR (…, length, num) whose R has a positive diagonal.
-
-    Only with that sign are the columns Haar for a Gaussian matrix, and the same whichever
-    library factorises it. On one thread, since on several the last bits would be others, and a
-    run would depend on the number of cores.
-    """
-    q: Tensor
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        q, r = torch.linalg.qr(gaussian)
-    finally:
-        torch.set_num_threads(threads)
-    signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)
-    return q.mul_(signs.unsqueeze(-2))
-
-
 def itemsize(dtype: torch.dtype) -> int:
     """Bytes of one number."""
     return torch.empty(0, dtype=dtype).element_size()

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._linalg import signed_qr
 from hardstep.subspaces.base import (
     BoundSubspace,
     check_capacity,
     check_rank,
-    haar_columns,
     itemsize,
     layer_budget,
 )
@@ -33,7 +33,7 @@ def orthonormal_rows(num: int, length: int, dtype: torch.dtype, *seed_path: int 
     seed, purpose, *indices = seed_path
     generator = seeds.generator(int(seed), str(purpose), *(int(i) for i in indices))
     gaussian = torch.randn(length, num, generator=generator, dtype=dtype)
-    return haar_columns(gaussian).T.contiguous()
+    return signed_qr(gaussian).T.contiguous()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
     BoundSubspace,
     check_capacity,
     check_rank,
-    haar_columns,
     itemsize,
     layer_budget,
 )
@@ -60,7 +60,7 @@ class HaarRows:
         """Q of the thin QR of one Gaussian matrix per unit."""
         shape = (weight.rows, weight.columns, slots)
         gaussian = torch.randn(shape, generator=generator, dtype=dtype)
-        return haar_columns(gaussian).transpose(1, 2).contiguous()
+        return signed_qr(gaussian).transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SharedRows:
     ) -> Tensor:
         """The same Q for every unit, stored once."""
         gaussian = torch.randn(weight.columns, slots, generator=generator, dtype=dtype)
-        basis = haar_columns(gaussian).T.contiguous()
+        basis = signed_qr(gaussian).T.contiguous()
         return basis.expand(weight.rows, -1, -1)
 
 

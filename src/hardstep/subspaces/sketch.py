@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
     BoundSubspace,
     Factors,
     Subspace,
     check_capacity,
-    haar_columns,
     itemsize,
 )
 from hardstep.subspaces.layout import Layout
@@ -73,7 +73,7 @@ class BoundSketch(Together):
         generator = seeds.generator(self.seed, "sketch", self.draws)
         shape, dtype = (self.inner.dim, self.dim), self.layout.dtype
         gaussian = torch.randn(shape, generator=generator, dtype=dtype)
-        return haar_columns(gaussian).T.to(self.layout.device)
+        return signed_qr(gaussian).T.to(self.layout.device)
 
     @property
     def memory(self) -> int:

@@ -1,6 +1,6 @@
 """Tasks by name, and tasks of one's own by file: `path/to/file.py:name`."""
 
-from hardstep._checks import check
+from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.tasks import files
 from hardstep.tasks.builtin import TASKS as DIGITS_TASKS
@@ -33,10 +33,10 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
                 "chosen for it; leave --data out"
             )
         return task
-    check(data, sorted(BY_DATA), "data set")
+    check_name(data, sorted(BY_DATA), "data set")
     tasks = BY_DATA[data]
     name = OTHER_NAMES.get(name, name)
-    check(name, sorted(tasks), "task")
+    check_name(name, sorted(tasks), "task")
     return tasks[name]
 
 

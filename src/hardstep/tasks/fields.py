@@ -60,11 +60,3 @@ def check_metric(task: str, value: Any) -> None:
             f"Task {task}: metric must be a hardstep.training.Metric, got {type(value).__name__}; "
             'write Metric("name", function, higher_is_better=True), or False'
         )
-
-
-def check_count(task: str, field: str, value: Any) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(
-            f"Task {task}: {field} must be a whole number of at least 1, got {value!r}"
-        )

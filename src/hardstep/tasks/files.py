@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import nn
 
-from hardstep._checks import check
+from hardstep._checks import check_name
 from hardstep.data import DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import Settings
@@ -167,7 +167,7 @@ def _check_known(name: str, tasks: list[str], makers: Iterable[str], path: Path)
     """Refuse a name that the file does not have; whether a function makes a task is not known."""
     near = get_close_matches(name, makers, n=1)
     if tasks or near:
-        check(name, dict.fromkeys([*tasks, *near]), f"task of {path}")
+        check_name(name, dict.fromkeys([*tasks, *near]), f"task of {path}")
     raise ConfigError(
         f"no task of {path} is called {name!r}; it has the functions {', '.join(makers) or 'none'}"
     )

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hardstep._checks import check_count
 from hardstep.data import Batches, DataSet, Split
 from hardstep.optim import Settings
 from hardstep.optim.presets import general
-from hardstep.tasks.fields import CALLS, check_count, check_function, check_metric
+from hardstep.tasks.fields import CALLS, check_function, check_metric
 from hardstep.training import ACCURACY, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
@@ -52,7 +53,7 @@ class Task:
                 check_function(self.name, field, getattr(self, field))
         check_metric(self.name, self.metric)
         for field in ("steps", "batch_size"):
-            check_count(self.name, field, getattr(self, field))
+            check_count(f"Task {self.name}: {field}", getattr(self, field))
 
     def score(self, model: nn.Module, split: Split) -> float:
         """The metric on a split."""

@@ -1,8 +1,8 @@
 """Outcomes of the suite as lines, as Markdown and as one page of HTML."""
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 
+from hardstep._pages import Markup, element, html_page, join, markdown_table
 from hardstep.theory.suite import Outcome
 
 COLUMNS = ("id", "what", "measured", "expected", "tol", "verdict", "control", "paper", "seconds")
@@ -53,10 +53,9 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     """A table per group."""
     parts = []
     for letter, members in _by_group(outcomes):
-        rows = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-        rows += [f"| {' | '.join(_cells(member))} |" for member in members]
+        table = markdown_table(COLUMNS, [_cells(member) for member in members])
         notes = [f"- **{m.check.id}**: {m.evidence.note}" for m in members if m.evidence.note]
-        parts.append(f"## {letter}: {GROUPS[letter]}\n\n" + "\n".join(rows))
+        parts.append(f"## {letter}: {GROUPS[letter]}\n\n{table}")
         if notes:
             parts.append("\n".join(notes))
     return "\n\n".join(parts)
@@ -64,20 +63,17 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 def page(outcomes: Sequence[Outcome], command: str) -> str:
     """One self-contained page."""
-    sections = []
-    for letter, members in _by_group(outcomes):
-        head = "".join(f"<th>{column}</th>" for column in COLUMNS)
-        body = "".join(_row(member) for member in members)
-        title = html.escape(f"{letter}: {GROUPS[letter]}")
-        sections.append(f"<h2>{title}</h2><table><tr>{head}</tr>{body}</table>")
-    text = html.escape(summary(outcomes))
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>hardstep theory</title><style>{_STYLE}</style>"
-        f"<h1>Theory checks</h1><p>{text}</p><p><code>{html.escape(command)}</code></p>"
-        f"{''.join(sections)}</html>\n"
-    )
+    head = element("tr", *(element("th", column) for column in COLUMNS))
+    sections = [
+        join(
+            element("h2", f"{letter}: {GROUPS[letter]}"),
+            element("table", head, *(_row(member) for member in members)),
+        )
+        for letter, members in _by_group(outcomes)
+    ]
+    title = element("h1", "Theory checks")
+    said = element("p", summary(outcomes)), element("p", element("code", command))
+    return html_page("hardstep theory", _STYLE, join(title, *said, *sections))
 
 
 def _by_group(outcomes: Iterable[Outcome]) -> list[tuple[str, list[Outcome]]]:
@@ -104,12 +100,14 @@ def _cells(outcome: Outcome) -> list[str]:
     ]
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: Outcome) -> Markup:
     kind = "sound" if outcome.sound else "broken"
-    cells = "".join(f"<td>{html.escape(cell.strip('*'))}</td>" for cell in _cells(outcome))
-    note = outcome.evidence.note
-    extra = f'<tr class="note"><td></td><td colspan="8">{html.escape(note)}</td></tr>'
-    return f'<tr class="{kind}">{cells}</tr>{extra if note else ""}'
+    cells = [element("td", cell.strip("*")) for cell in _cells(outcome)]
+    row = element("tr", *cells, class_=kind)
+    if not outcome.evidence.note:
+        return row
+    note = element("td", outcome.evidence.note, colspan=8)
+    return join(row, element("tr", element("td"), note, class_="note"))
 
 
 def _numbers(values: Mapping[str, float]) -> str:

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from hardstep._files import free_beside, replacing
 from hardstep.errors import ConfigError
 from hardstep.optim import StepReport
-from hardstep.training.checkpoints import free_beside, replacing
 from hardstep.training.liveline import LiveLine
 from hardstep.training.run import Run, Score
 

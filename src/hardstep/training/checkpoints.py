@@ -2,16 +2,14 @@
 
 import os
 import pickle
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from hardstep._files import replacing
 from hardstep.errors import CheckpointError
 
 FORMAT = "hardstep-run-1"
@@ -33,28 +31,6 @@ class Checkpoint:
     every_seconds: float = 10.0
     meta: Mapping[str, Any] = field(default_factory=dict)
     at_validations: bool = True
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file that takes `path`'s place when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    temporary.touch(exist_ok=False)  # readable as files usually are; those of tempfile are private
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def free_beside(path: Path) -> Path:
-    """The first of name.1.suffix, name.2.suffix, … that does not exist."""
-    names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
-    return next(name for name in names if not name.exists())
 
 
 def check_place(path: Path | str, resume: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
+from hardstep._checks import check_count
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
 from hardstep.optim import PolyStep, presets, trainable
@@ -23,7 +24,7 @@ from hardstep.training.batches import Stream, split_batch
 from hardstep.training.batching import check_batches, check_target, check_tensors
 from hardstep.training.callbacks import Callback
 from hardstep.training.checkpoints import Checkpoint
-from hardstep.training.limits import Limits, check_count
+from hardstep.training.limits import Limits
 from hardstep.training.run import Metric, Run, Score, follow_statistics, mean_score
 from hardstep.training.sight import check_sighted, look
 
@@ -46,7 +47,8 @@ class Validation:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        check_count("Validation: every", self.every)
+        if self.every is not None:
+            check_count("Validation: every", self.every)
         check_batches("valid", self.batches)
         if not isinstance(self.metric, Metric | None):
             raise ConfigError(

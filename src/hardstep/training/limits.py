@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
+from hardstep._checks import check_count, is_number
 from hardstep.errors import ConfigError
 from hardstep.training.batches import num_batches
 from hardstep.training.run import Run
@@ -22,12 +22,12 @@ class Limits:
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None and self.seconds is None:
             raise ConfigError("fit needs a limit: give epochs, steps or seconds")
-        check_count("fit: epochs", self.epochs)
-        check_count("fit: steps", self.steps)
+        for name in ("epochs", "steps"):
+            if getattr(self, name) is not None:
+                check_count(f"fit: {name}", getattr(self, name))
         if self.seconds is None:
             return
-        number = isinstance(self.seconds, Real) and not isinstance(self.seconds, bool)
-        if not number or not 0 < self.seconds < math.inf:
+        if not is_number(self.seconds) or not 0 < self.seconds < math.inf:
             raise ConfigError(
                 f"fit: seconds must be a number > 0 and finite, got {self.seconds!r}; leave it out "
                 "for no limit of time"
@@ -48,10 +48,3 @@ class Limits:
         if self.epochs is not None and num is not None:
             known.append(self.epochs * num)
         return min(known) if known else 0
-
-
-def check_count(name: str, value: object) -> None:
-    """Refuse what is given and not a whole number of at least 1."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if value is not None and (not whole or value < 1):  # type: ignore[operator]
-        raise ConfigError(f"{name} must be a whole number >= 1, got {value!r}")

@@ -4,8 +4,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from hardstep._checks import suggest
 from hardstep.bench.protocol import Budget
 from hardstep.bench.records import Record
 from hardstep.bench.report.rows import Row, method_rows, variant_rows, with_margins
@@ -122,8 +122,7 @@ def _nothing(skipped: Sequence[str]) -> str:
 def _check_reference(found: Sorted, reference: str) -> None:
     methods = sorted({run.method for run in found.comparisons})
     if methods and reference not in methods:
-        near = get_close_matches(reference, methods, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(methods)}"
+        hint = suggest(reference, methods)
         raise ConfigError(f"--reference: no run is of method {reference!r}; {hint}")
 
 

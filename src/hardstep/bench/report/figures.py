@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hardstep._pages import Markup, element, join
 from hardstep.bench.faults import number
 from hardstep.bench.report import scales
 from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.markup import Markup, element, join, score
+from hardstep.bench.report.numbers import score
 from hardstep.bench.report.rows import Row
 from hardstep.bench.report.runs import CURVE_AXIS, Run
 from hardstep.bench.report.tables import (

@@ -1,9 +1,8 @@
 """The report as Markdown, for pages that live with the code: tables, and where they came from."""
 
-from collections.abc import Sequence
-
+from hardstep._pages import markdown_table, safe_in_markdown
 from hardstep.bench.report.contents import Contents, Table, Tally
-from hardstep.bench.report.markup import score
+from hardstep.bench.report.numbers import score
 from hardstep.bench.report.overview import Overview, legend, overviews
 from hardstep.bench.report.sources import distinct, options_of, seed_ranges, versions
 from hardstep.bench.report.tables import (
@@ -33,7 +32,7 @@ def render_markdown(contents: Contents) -> str:
     if scores := overviews(contents):
         parts += [*map(_overview, scores), legend(contents.reference)]
     for place in dict.fromkeys((table.task, table.data) for table in contents.tables):
-        parts.append(_safe(f"## {place[0]} on {place[1]}"))
+        parts.append(safe_in_markdown(f"## {place[0]} on {place[1]}"))
         mine = [table for table in contents.tables if (table.task, table.data) == place]
         parts += [part for table in mine for part in _comparison(table, contents.reference)]
     if contents.studies:
@@ -57,13 +56,13 @@ def _tally(tally: Tally) -> str:
     total = tally.total
     rows.append(["**all**", *(f"**{total[word]}**" for word in VERDICTS)])
     title = f"## At equal {AXIS_NAMES[tally.axis]}: {sum(total.values())} comparisons"
-    return f"{title}\n\n{grid(head, rows)}"
+    return f"{title}\n\n{markdown_table(head, rows)}"
 
 
 def _overview(overview: Overview) -> str:
     head = [column.title for column in overview.columns]
     rows = [[name, *(cell.text for cell in cells)] for name, cells in overview.lines()]
-    return f"## {overview.title}\n\n{grid(head, rows)}"
+    return f"## {overview.title}\n\n{markdown_table(head, rows)}"
 
 
 def _comparison(table: Table, reference: str) -> list[str]:
@@ -72,7 +71,7 @@ def _comparison(table: Table, reference: str) -> list[str]:
         [row.label, *(cell.text for cell in comparison_cells(row, table, reference))]
         for row in table.rows
     ]
-    return [f"### {equal(table.budget).capitalize()}", grid(head, rows), _source(table)]
+    return [f"### {equal(table.budget).capitalize()}", markdown_table(head, rows), _source(table)]
 
 
 def _study(table: Table) -> list[str]:
@@ -89,8 +88,10 @@ def _study(table: Table) -> list[str]:
         ]
         for row in table.rows
     ]
-    title = _safe(f"### {table.study}: {table.task} on {table.data}, {equal(table.budget)}")
-    return [title, grid(head, rows), _source(table)]
+    title = safe_in_markdown(
+        f"### {table.study}: {table.task} on {table.data}, {equal(table.budget)}"
+    )
+    return [safe_in_markdown(title), markdown_table(head, rows), _source(table)]
 
 
 def _title(column: Column) -> str:
@@ -108,19 +109,5 @@ def _source(table: Table) -> str:
         for row in table.rows
     ]
     lines += [f"- {name}: {'; '.join(values)}" for name, values in facts.items() if values]
-    inside = _safe("\n".join(lines))
+    inside = safe_in_markdown("\n".join(lines))
     return f"<details><summary>options and provenance</summary>\n\n{inside}\n\n</details>"
-
-
-def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of text; names in it may hold any character."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(_safe(cell).replace('|', chr(92) + '|') for cell in line)} |"
-        for line in lines
-    )
-
-
-def _safe(text: str) -> str:
-    """Names come from records: none of them may open a tag."""
-    return text.replace("<", "&lt;")

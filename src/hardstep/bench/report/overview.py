@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hardstep._pages import Markup, element
 from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.markup import NONE, Markup, element
+from hardstep.bench.report.numbers import NONE
 from hardstep.bench.report.rows import Row, most_seeds
 from hardstep.bench.report.tables import Cell, Column, sortable
 from hardstep.bench.summary import AXIS_NAMES

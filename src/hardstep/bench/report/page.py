@@ -7,9 +7,10 @@ from importlib.resources import files
 from itertools import groupby
 
 from hardstep import __version__
+from hardstep._pages import Markup, element, embedded, html_page, join
 from hardstep.bench.report.contents import Contents, Table
 from hardstep.bench.report.figures import chart_frame, charts, study_figure
-from hardstep.bench.report.markup import Markup, count, element, embedded, join
+from hardstep.bench.report.numbers import count
 from hardstep.bench.report.overview import legend, overview_table, overviews
 from hardstep.bench.report.sources import source_sections
 from hardstep.bench.report.tables import comparison_table, tally_table
@@ -33,22 +34,15 @@ def render(contents: Contents) -> str:
     body = [
         element("section", element("h2", title), *inside, id=name) for name, title, inside in shown
     ]
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            _policy(script),
-            '<meta name="color-scheme" content="light dark">',
-            '<link rel="icon" href="data:,">',
-            element("title", f"hardstep report: {_tasks_named(contents)}"),
-            f"<style>{style}</style>\n</head>\n<body>",
-            element("header", element("h1", "Methods compared"), element("nav", *links)),
-            element("main", *body),
-            element("footer", f"Written by hardstep {__version__} from records of runs."),
-            f'<script type="application/json" id="data">{embedded(charts(contents))}</script>',
-            f"<script>{script}</script>\n</body>\n</html>\n",
-        ]
-    )
+    whole = [
+        element("header", element("h1", "Methods compared"), element("nav", *links)),
+        element("main", *body),
+        element("footer", f"Written by hardstep {__version__} from records of runs."),
+        f'<script type="application/json" id="data">{embedded(charts(contents))}</script>',
+        f"<script>{script}</script>",
+    ]
+    title = f"hardstep report: {_tasks_named(contents)}"
+    return html_page(title, style, "\n".join(whole), head=f"{_policy(script)}\n")
 
 
 def _asset(name: str) -> str:

@@ -4,8 +4,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from hardstep._pages import Markup, element, join
 from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.markup import Markup, element, join
 from hardstep.bench.report.runs import Run
 from hardstep.bench.report.tables import equal
 

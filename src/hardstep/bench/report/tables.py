@@ -4,20 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from hardstep._pages import Markup, element, join
 from hardstep.bench.protocol import Budget
 from hardstep.bench.report.contents import Contents, Table, Tally
-from hardstep.bench.report.markup import (
-    NONE,
-    Markup,
-    count,
-    element,
-    join,
-    megabytes,
-    p_value,
-    score,
-    seconds,
-    signed,
-)
+from hardstep.bench.report.numbers import NONE, count, megabytes, p_value, score, seconds, signed
 from hardstep.bench.report.rows import Row
 from hardstep.bench.summary import AXIS_NAMES
 

@@ -7,7 +7,6 @@ the same model compiles once, and the object code is found again by the next pro
 import ctypes
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,6 +17,8 @@ import llvmlite.binding as llvm
 import numpy as np
 import torch
 from torch import Tensor
+
+from hardstep._files import cache_folder, replacing
 
 _ARGUMENTS = (ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 Function = Callable[..., None]
@@ -60,13 +61,13 @@ _ENGINES: list[llvm.ExecutionEngine] = []
 
 def _cached_file(text: str) -> Path | None:
     try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = cache_folder()
     except RuntimeError:  # a user without a home
         return None
     host = f"{llvmlite.__version__} {llvm.get_host_cpu_name()} "
     host += llvm.get_host_cpu_features().flatten()
     name = hashlib.sha256(f"{host}\n{text}".encode()).hexdigest()[:32]
-    return Path(base) / "hardstep" / "kernels" / f"{name}.o"
+    return folder / "kernels" / f"{name}.o"
 
 
 def _digest(path: Path, code: bytes) -> bytes:
@@ -90,11 +91,8 @@ def _write(path: Path | None, code: bytes) -> None:
     if path is None:
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Renaming is atomic: another process sees the whole file or none.
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
-            partial.write(_digest(path, code) + code)
-        Path(partial.name).replace(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(_digest(path, code) + code)
     except OSError:
         return
 

@@ -1,14 +1,12 @@
-"""HTML that is safe by construction, and how numbers are written in it.
+"""Pages: HTML that is safe by construction, its shell, and tables in Markdown.
 
 element("td", name, class_="number")    text is escaped, markup is taken as it is
 """
 
 import html
 import json
-import math
+from collections.abc import Sequence
 from typing import Any
-
-NONE = "–"
 
 
 class Markup(str):
@@ -49,36 +47,27 @@ def embedded(content: Any) -> Markup:
     return Markup(text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"))
 
 
-def score(value: tuple[float, float] | None, num: int, digits: int) -> str:
-    """Mean and spread; a single run has no spread."""
-    if value is None:
-        return NONE
-    mean, spread = value
-    return f"{mean:.{digits}f}" + (f" ± {spread:.{digits}f}" if num > 1 else "")
+def html_page(title: str, style: str, body: str, *, head: str = "") -> str:
+    """One self-contained page that reads on a phone; `body` is markup, the title text."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{head}"
+        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"{element('title', title)}\n<style>{style}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
 
 
-def signed(value: float, digits: int) -> str:
-    """With its sign, a true minus."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of text; its cells may hold any character."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(safe_in_markdown(cell).replace('|', chr(92) + '|') for cell in line)} |"
+        for line in lines
+    )
 
 
-def count(value: float | None) -> str:
-    """A whole number with thousands separated."""
-    return NONE if value is None else f"{value:,.0f}"
-
-
-def seconds(value: float | None) -> str:
-    """Three significant digits or so."""
-    if value is None:
-        return NONE
-    return f"{value:,.2f}" if value < 10 else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def megabytes(value: float | None) -> str:
-    """Of bytes."""
-    return NONE if value is None else f"{value / 1e6:,.0f}"
-
-
-def p_value(value: float) -> str:
-    """Or why there is none."""
-    return "not computed" if math.isnan(value) else f"{value:.3g}"
+def safe_in_markdown(text: str) -> str:
+    """Text in which nothing opens a tag."""
+    return text.replace("<", "&lt;")

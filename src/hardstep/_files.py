@@ -1,0 +1,152 @@
+"""Files that are ours: where they are kept, how they are written, where a result came from."""
+
+import os
+import platform
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import hardstep
+from hardstep.errors import DataError
+
+
+def cache_folder() -> Path:
+    """Where downloaded data sets and compiled kernels are kept.
+
+    Raises:
+        RuntimeError: The user has no home folder, and `XDG_CACHE_HOME` is not set.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hardstep"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file that takes `path`'s place when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    temporary.touch(exist_ok=False)  # readable as files usually are; those of tempfile are private
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def free_beside(path: Path) -> Path:
+    """The first of name.1.suffix, name.2.suffix, … that does not exist."""
+    names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+    return next(name for name in names if not name.exists())
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Refuse a path at which no file can be written; folders that are missing will be made.
+
+    Raises:
+        DataError: It is a folder, or lies where nothing can be written.
+    """
+    if os.path.isdir(path):
+        raise DataError(f"{path} is a folder; name a file in it with {option}")
+    _check_place(path, option)
+
+
+def check_folder(path: Path, option: str) -> None:
+    """Refuse a path at which there can be no folder with files in it; it is not made yet.
+
+    Raises:
+        DataError: It is a file, or lies where nothing can be written.
+    """
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise DataError(f"{path} is a file; name a folder with {option}")
+    _check_place(path, option)
+
+
+def _check_place(path: Path, option: str) -> None:
+    """Try the nearest folder there is: its permissions alone do not say whether it takes files."""
+    there = next(place for place in (path, *path.absolute().parents) if os.path.exists(place))
+    if there != path and not os.path.isdir(there):
+        raise DataError(f"{path} would lie in {there}, a file; name another with {option}")
+    if not os.access(there, os.W_OK):
+        raise DataError(
+            f"{path} cannot be written: {there} is read-only; name another with {option}"
+        )
+    if os.path.isdir(there):
+        try:
+            with TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be written: {there} takes no files ({error.strerror}); name "
+                f"another with {option}"
+            ) from error
+
+
+def provenance() -> dict[str, Any]:
+    """What one needs to produce a number again, or to know why it differs."""
+    import torch  # not before it is needed: `hardstep --help` does not wait for it
+
+    return {
+        "hardstep": hardstep.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{_processor()}, {torch.get_num_threads()} threads",
+        "commit": commit(),
+        "command": " ".join(["hardstep", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+@cache
+def commit() -> str:
+    """The commit this code is from, with a plus if its source was changed since; or nothing.
+
+    Kept for the life of the process: later commits do not change what it has loaded.
+    """
+    source = Path(hardstep.__file__).parent
+    try:
+        head = _git(source, "rev-parse", "--short=12", "HEAD")
+        tracked = _git(source, "ls-files", "__init__.py")
+        changed = _git(source, "status", "--porcelain", ".")
+    except (OSError, subprocess.SubprocessError):  # an installed package, or no git
+        return ""
+    if not tracked:  # installed below somebody else's repository
+        return ""
+    return f"{head}+" if changed else head
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", os.fspath(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    """Its name and its kind: clouds give one name to processors of very different speeds."""
+    import llvmlite.binding as llvm
+
+    return f"{_processor_name()} ({llvm.get_host_cpu_name()})"
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if "model name" in line]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
