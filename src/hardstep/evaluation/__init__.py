@@ -1,17 +1,18 @@
 """Losses of candidates: objectives, evaluators and the candidates themselves."""
 
 from hardstep.evaluation.batched import Batched
-from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation
-from hardstep.evaluation.goals import goal_of
 from hardstep.evaluation.objectives import (
+    ClosureObjective,
     Evaluator,
+    FunctionObjective,
     LossFunction,
     ModelObjective,
     Objective,
     Problem,
     call_model,
+    make_objective,
 )
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolated
@@ -32,6 +33,6 @@ __all__ = [
     "Problem",
     "Span",
     "call_model",
-    "goal_of",
     "isolated",
+    "make_objective",
 ]

@@ -22,7 +22,7 @@ from hardstep.evaluation import (
     LossFunction,
     ModelObjective,
     Objective,
-    goal_of,
+    make_objective,
 )
 from hardstep.geometry import ParticleMap, num_particles
 from hardstep.optim import state as states
@@ -132,7 +132,9 @@ class PolyStep:
         started = time.perf_counter()
         before = self.evaluations
         check_loss_fn(loss_fn)
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        goal = make_objective(
+            self.model, self.evaluator, inputs, target, loss_fn, batched, objective
+        )
         if not self._coast(goal):
             proposal = self.propose()
             losses = self._evaluate(proposal, goal)
@@ -180,7 +182,9 @@ class PolyStep:
         objective: Objective | None = None,
     ) -> Tensor:
         """The losses of a proposal's probes, (P, V, K); arguments as for `step`."""
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        goal = make_objective(
+            self.model, self.evaluator, inputs, target, loss_fn, batched, objective
+        )
         return self._evaluate(proposal, goal)
 
     def explain(self, inputs: Any, target: Any, loss_fn: LossFunction) -> Explanation:
@@ -188,7 +192,7 @@ class PolyStep:
 
         Nothing is changed. The table is also returned, as an object with `rows`.
         """
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, None, None)
+        goal = make_objective(self.model, self.evaluator, inputs, target, loss_fn, None, None)
         if not isinstance(goal, ModelObjective) or not hasattr(self.evaluator, "explain"):
             raise ConfigError(
                 "explain needs a model, a batch and an evaluator with a method explain, got "

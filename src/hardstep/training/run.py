@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hardstep.errors import CheckpointError, DataError
 from hardstep.evaluation import call_model, isolated
-from hardstep.evaluation.blackbox import as_number
+from hardstep.evaluation.objectives import as_number
 from hardstep.optim.trainable import Trainable
 from hardstep.training.batches import split_batch
 from hardstep.training.batching import check_target

@@ -90,10 +90,12 @@ def column_to_rows(base: Tensor, column: Column, pairs: Pairs) -> Rows:
     return Rows(values)
 
 
-def stacked(base: Tensor, change: Change, num: int, pairs: Pairs | None) -> Stacked:
-    """Any change as one value per candidate."""
+def stacked(base: Tensor, change: Change | None, num: int, pairs: Pairs | None) -> Stacked:
+    """Any change, or none, as one value per candidate."""
     if isinstance(change, Stacked):
         return change
+    if change is None:
+        return Stacked(base.expand(num, *base.shape))
     values = base.unsqueeze(0).repeat(num, *[1] * base.dim())
     if isinstance(change, Column):
         candidates = torch.arange(num, device=base.device)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from torch import Tensor
-from torch.func import vmap
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.incremental.changes import (
@@ -17,6 +16,7 @@ from hardstep.evaluation.incremental.changes import (
 from hardstep.evaluation.incremental.rows import rows_rule
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.sandbox import run_vmap
 from hardstep.evaluation.trace.record import Node, Ref, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -46,8 +46,6 @@ class Walk:
         """Carry changes through the rest of the record, up to the loss."""
         self._rest(env, later, pairs, num)
         result = env.get(self.record.result)
-        if result is None:
-            return self.base(self.record.result).reshape(()).expand(num)
         return stacked(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
     def _start(self, candidates: Candidates, tile: Span) -> dict[int, Change]:
@@ -129,7 +127,9 @@ class Walk:
         """Any operation, over one whole value per candidate."""
         if node.func is None:
             raise Refused("an operation in place has no functional form")
-        changed = sorted({index for index in node.inputs if index in env})
+        # Torch's PReLU resizes a result, and says so, unless all that it is given is batched.
+        whole = node.name == "_prelu_kernel"
+        changed = sorted({index for index in node.inputs if index in env or whole})
         place = {index: n for n, index in enumerate(changed)}
 
         def call(*values: Tensor) -> Any:
@@ -142,7 +142,7 @@ class Walk:
                 args[3:5] = None, None  # batch statistics: the running ones are only written
             return node.func(*args, **kwargs)
 
-        inputs = [stacked(self.base(i), env[i], num, pairs).values for i in changed]
-        result = vmap(call)(*inputs)
+        inputs = [stacked(self.base(i), env.get(i), num, pairs).values for i in changed]
+        result = run_vmap(call, *inputs)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(Stacked(out) for out in outputs)
