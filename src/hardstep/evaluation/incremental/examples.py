@@ -1,8 +1,8 @@
-"""Operations that treat rows apart: only the rows that changed go through them.
+"""Operations that treat examples apart: only the examples that changed go through them.
 
-A row is an index of axis 0, usually an example of the batch. Changed rows of all candidates
-form one long batch, and the operation runs on it as it is. Sums over rows close the chapter:
-base sum plus what the changed rows add.
+An example is an index of axis 0, whether or not it is one of the batch. Changed examples of all
+candidates form one long batch, and the operation runs on it as it is. A sum over examples is the
+base's plus what the changed examples add.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from hardstep.evaluation.incremental.changes import (
     Change,
+    Examples,
     Pairs,
-    Rows,
     Stacked,
-    column_to_rows,
+    column_to_examples,
 )
 from hardstep.evaluation.ops.columns import Column, Lookup, slices_of
 from hardstep.evaluation.ops.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
@@ -25,13 +25,13 @@ from hardstep.evaluation.trace.record import Node, Ref
 Result = tuple[Change, ...] | None
 
 
-def rows_rule(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
-    """The changes of a node's results by rows, or nothing if the rows do not stay apart."""
+def carry_examples(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
+    """The changes of a node's results by examples, or nothing if they do not stay apart."""
     for index in node.inputs:
         change = env.get(index)
         if isinstance(change, Stacked):
             return None
-        if change is not None and not _has_rows(base(index), change, pairs):
+        if change is not None and not _has_examples(base(index), change, pairs):
             return None
     if node.func is None:
         return None
@@ -41,32 +41,33 @@ def rows_rule(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs)
     found = special(node, env, base, pairs) if special else None
     if found is not None:
         return found
-    check = _broadcasts_by_row if node.name in ELEMENTWISE else _APART.get(node.name)
+    check = _broadcasts_by_example if node.name in ELEMENTWISE else _APART.get(node.name)
     table = _TABLES.get(node.name)
     if check is None or not check(node, base, pairs):
         return None
-    if not _rows_stay_in_front(node, env, base, pairs):
+    if not _stay_in_front(node, env, base, pairs):
         return None
     if table is not None and {node.args[table].index} != set(node.inputs) & set(env):
-        return None  # a shared table changed, not the rows that go through it
-    if any(base(out).dim() < 1 or base(out).shape[0] != pairs.num_rows for out in node.outputs[:1]):
+        return None  # a shared table changed, not the examples that go through it
+    first = base(node.outputs[0])
+    if first.dim() < 1 or first.shape[0] != pairs.num_examples:
         return None
     return _apply(node, env, base, pairs)
 
 
-def _has_rows(value: Tensor, change: Change, pairs: Pairs) -> bool:
+def _has_examples(value: Tensor, change: Change, pairs: Pairs) -> bool:
     axis_free = not isinstance(change, Column) or change.axis != 0
-    return value.dim() >= 1 and value.shape[0] == pairs.num_rows and axis_free
+    return value.dim() >= 1 and value.shape[0] == pairs.num_examples and axis_free
 
 
-def as_rows(index: int, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Tensor:
-    """The rows of a changed or unchanged value at the pairs."""
+def gather_examples(index: int, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Tensor:
+    """The examples of a changed or unchanged value at the pairs."""
     change = env.get(index)
-    if isinstance(change, Rows):
+    if isinstance(change, Examples):
         return change.values
     if isinstance(change, Column):
-        return column_to_rows(base(index), change, pairs).values
-    return pairs.rows_of(base(index))
+        return column_to_examples(base(index), change, pairs).values
+    return pairs.examples_of(base(index))
 
 
 def _apply(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
@@ -75,20 +76,20 @@ def _apply(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) ->
 
     def operand(leaf: Ref) -> Tensor:
         value = base(leaf.index)
-        rowed = value.dim() == ndim and value.shape[0] == pairs.num_rows
-        if leaf.index in env or (rowed and node.name not in _TABLES):
-            return as_rows(leaf.index, env, base, pairs)
+        has_examples = value.dim() == ndim and value.shape[0] == pairs.num_examples
+        if leaf.index in env or (has_examples and node.name not in _TABLES):
+            return gather_examples(leaf.index, env, base, pairs)
         return value
 
     args, kwargs = node.filled(operand)
-    args = _resized(node, args, len(pairs.row))
+    args = _resize(node, args, len(pairs.example))
     result = node.func(*args, **kwargs)
     outputs = result if isinstance(result, tuple | list) else (result,)
-    return tuple(Rows(out) for out in outputs)
+    return tuple(Examples(out) for out in outputs)
 
 
-def _resized(node: Node, args: list[Any], num: int) -> list[Any]:
-    """Shapes written out in the call follow the number of rows."""
+def _resize(node: Node, args: list[Any], num: int) -> list[Any]:
+    """Shapes written out in the call follow the number of examples."""
     if node.name in ("view", "_unsafe_view", "reshape", "expand"):
         return [args[0], [num, *args[1][1:]], *args[2:]]
     if node.name == "native_group_norm":
@@ -97,7 +98,7 @@ def _resized(node: Node, args: list[Any], num: int) -> list[Any]:
 
 
 def _product(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
-    """Rows of x times a shared matrix; a changed column of x is a rank-one update."""
+    """Examples of x times a shared matrix; a changed column of x is a rank-one update."""
     refs = [arg.index for arg in node.args if isinstance(arg, Ref)]
     left, right = refs[-2:]
     bias = refs[0] if node.name == "addmm" else None
@@ -111,27 +112,28 @@ def _product(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) 
         old = slices_of(base(left), 1, change.unit)
         delta = pairs.entries_of(change.slices - old)
         weights = pairs.units_of(matrix, change.unit)
-        rows = pairs.rows_of(base(node.outputs[0]))
-        return (Rows(torch.addcmul(rows, delta[:, None], weights, value=scale["alpha"])),)
-    assert isinstance(change, Rows)
+        old_values = pairs.examples_of(base(node.outputs[0]))
+        return (Examples(torch.addcmul(old_values, delta[:, None], weights, value=scale["alpha"])),)
+    assert isinstance(change, Examples)
     if bias is None:
-        return (Rows(change.values @ matrix),)
-    return (Rows(torch.addmm(base(bias), change.values, matrix, **scale)),)
+        return (Examples(change.values @ matrix),)
+    return (Examples(torch.addmm(base(bias), change.values, matrix, **scale)),)
 
 
-def _broadcasts_by_row(node: Node, base: Lookup, pairs: Pairs) -> bool:
-    """Operands either have the rows as their axis 0 or are the same for all rows."""
+def _broadcasts_by_example(node: Node, base: Lookup, pairs: Pairs) -> bool:
+    """Operands either have the examples as their axis 0 or are the same for all examples."""
     ndim = base(node.outputs[0]).dim()
-    return all(base(i).dim() < ndim or base(i).shape[0] in (1, pairs.num_rows) for i in node.inputs)
+    shared = (1, pairs.num_examples)
+    return all(base(i).dim() < ndim or base(i).shape[0] in shared for i in node.inputs)
 
 
-def _rows_stay_in_front(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> bool:
-    """Whether a changed value's rows are rows of the result, and every index has them all."""
+def _stay_in_front(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> bool:
+    """Whether a changed value's examples are the result's, and every index has them all."""
     if node.name in ELEMENTWISE:
         ndim = base(node.outputs[0]).dim()
         return all(base(index).dim() == ndim for index in node.inputs if index in env)
     if node.name in ("gather", "scatter"):
-        return all(base(index).shape[0] == pairs.num_rows for index in node.inputs)
+        return all(base(index).shape[0] == pairs.num_examples for index in node.inputs)
     return True
 
 
@@ -160,7 +162,7 @@ def _keeps_leading(node: Node, base: Lookup, pairs: Pairs) -> bool:
     if node.name == "expand" and len(before) != len(after):
         return False
     shaped = isinstance(node.args[1], list | tuple)
-    return shaped and len(after) > 0 and before[0] == after[0] == pairs.num_rows
+    return shaped and len(after) > 0 and before[0] == after[0] == pairs.num_examples
 
 
 def _transposes(node: Node, base: Lookup, pairs: Pairs) -> bool:
@@ -174,21 +176,21 @@ def _always(node: Node, base: Lookup, pairs: Pairs) -> bool:
     return True
 
 
-def _pads_within_rows(node: Node, base: Lookup, pairs: Pairs) -> bool:
+def _pads_within_examples(node: Node, base: Lookup, pairs: Pairs) -> bool:
     return len(node.args[1]) // 2 < base(node.inputs[0]).dim()
 
 
 def _closing_sum(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
-    """Sum or mean over axis 0 (and others): base plus the difference of the changed rows."""
+    """Sum or mean over axis 0 (and others): base plus the difference of the changed examples."""
     index = node.inputs[0]
     value = base(index)
     dims = _dims(node, base) or list(range(value.dim()))
     if 0 not in dims or not value.is_floating_point():
         return None
     keep = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
-    new = as_rows(index, env, base, pairs)
+    new = gather_examples(index, env, base, pairs)
     inner = [d for d in dims if d != 0]
-    difference = (new - value[pairs.row]).double()
+    difference = (new - value[pairs.example]).double()
     if inner:
         difference = difference.sum(dim=inner, keepdim=keep)
     count = 1 if node.name == "sum" else value.numel() // base(node.outputs[0]).numel()
@@ -201,7 +203,7 @@ def _closing_sum(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pai
 
 
 def _nll(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
-    """Negative log-likelihood: the changed rows' losses replace the base's."""
+    """Negative log-likelihood: the changed examples' losses replace the base's."""
     scores, target, weight, reduction, ignore = node.args[:5]
     if set(node.inputs[1:]) & set(env):
         return None
@@ -209,9 +211,9 @@ def _nll(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> R
     if labels.dim() != 1 or reduction == 0:
         return None
     one = torch.ops.aten.nll_loss_forward.default
-    new = as_rows(scores.index, env, base, pairs)
-    old = base(scores.index)[pairs.row]
-    chosen = labels[pairs.row]
+    new = gather_examples(scores.index, env, base, pairs)
+    old = base(scores.index)[pairs.example]
+    chosen = labels[pairs.example]
     difference = (
         one(new, chosen, class_weight, 0, ignore)[0].double()
         - one(old, chosen, class_weight, 0, ignore)[0].double()
@@ -239,33 +241,33 @@ def _reduced_loss(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pa
         each = node.func(*head, 0, *rest).double()
         return each.reshape(len(each), -1).sum(dim=1)  # type: ignore[no-any-return]
 
-    new = loss([as_rows(index, env, base, pairs) for index in node.inputs])
-    old = loss([value[pairs.row] for value in operands])
+    new = loss([gather_examples(index, env, base, pairs) for index in node.inputs])
+    old = loss([value[pairs.example] for value in operands])
     total = new.new_zeros(pairs.num_candidates).index_add_(0, pairs.candidate, new - old)
     count = operands[0].numel() if reduction == 1 else 1
     result = base(node.outputs[0]).double() + total / count
     return (Stacked(result.to(operands[0].dtype)),)
 
 
-def _looked_up(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
+def _look_up(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
     """table[indices] with changed indices and a shared table."""
     table, indices = node.args[:2]
     if table.index in env or len(indices) != 1 or indices[0] is None:
         return None
     if base(indices[0].index).dtype == torch.bool:
         return None
-    rows = as_rows(indices[0].index, env, base, pairs)
-    return (Rows(base(table.index)[rows]),)
+    places = gather_examples(indices[0].index, env, base, pairs)
+    return (Examples(base(table.index)[places]),)
 
 
 _SPECIAL = {
-    "index": _looked_up,
+    "index": _look_up,
     "sum": _closing_sum,
     "mean": _closing_sum,
     "nll_loss_forward": _nll,
     **dict.fromkeys(REDUCED_LOSSES, _reduced_loss),
 }
-# Operations with shared tables: the position of the one argument that may hold rows.
+# Operations with shared tables: the position of the one argument that may hold examples.
 _TABLES = {
     "convolution": 0,
     "native_layer_norm": 0,
@@ -276,7 +278,7 @@ _TABLES = {
 }
 
 
-def _normalises_within_rows(node: Node, base: Lookup, pairs: Pairs) -> bool:
+def _normalizes_within_examples(node: Node, base: Lookup, pairs: Pairs) -> bool:
     return len(node.args[1]) < base(node.inputs[0]).dim()
 
 
@@ -291,7 +293,7 @@ _APART: dict[str, _Check] = {
     **dict.fromkeys(("permute", "transpose"), _transposes),
     **dict.fromkeys(("avg_pool2d", "_adaptive_avg_pool2d", "bmm", "convolution"), _always),
     **dict.fromkeys(("embedding", "max_pool2d_with_indices", "native_group_norm"), _always),
-    "constant_pad_nd": _pads_within_rows,
+    "constant_pad_nd": _pads_within_examples,
     "native_batch_norm": _fixed_statistics,
-    "native_layer_norm": _normalises_within_rows,
+    "native_layer_norm": _normalizes_within_examples,
 }
