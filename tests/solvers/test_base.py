@@ -5,7 +5,7 @@ import torch
 
 from hardstep.errors import ConfigError
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
-from hardstep.solvers.costs import scale
+from hardstep.solvers.base import scale
 
 SOLVERS = [RowSoftmax(), Greedy(), TopK(1), Penalized(0.5), Sinkhorn()]
 
