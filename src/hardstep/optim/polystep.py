@@ -59,7 +59,7 @@ class PolyStep:
         if not isinstance(settings, Settings | None):
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
         self.settings = (settings or Settings()).changed(**changes)
-        self.seed = seeds.checked(seed)
+        self.seed = seeds.check_seed(seed)
         self.evaluator: Evaluator = evaluator if evaluator is not None else Incremental()
         check_evaluator(self.evaluator)
         self.model = model if isinstance(model, nn.Module) else None
