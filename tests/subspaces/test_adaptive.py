@@ -102,5 +102,5 @@ def test_other_subspaces_keep_no_state_and_refuse_one():
 
 
 def test_a_redraw_every_zeroth_step_is_refused():
-    with pytest.raises(ConfigError, match="Adaptive: every must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="Adaptive: every must be a whole number >= 1, got 0"):
         Adaptive(1, every=0)

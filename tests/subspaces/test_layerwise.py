@@ -54,9 +54,9 @@ def test_a_global_projection_larger_than_the_model_is_refused_with_a_way_out():
 
 
 def test_dimensions_and_ranks_below_one_are_refused():
-    with pytest.raises(ConfigError, match="Global: dim must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="Global: dim must be a whole number >= 1, got 0"):
         Global(0)
-    with pytest.raises(ConfigError, match="LayerWise: rank must be at least 1, got -2"):
+    with pytest.raises(ConfigError, match="LayerWise: rank must be a whole number >= 1, got -2"):
         LayerWise(-2)
 
 

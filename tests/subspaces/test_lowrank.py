@@ -100,5 +100,5 @@ def test_a_state_taken_earlier_is_not_changed_by_later_moves():
 
 
 def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="LowRank: rank must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="LowRank: rank must be a whole number >= 1, got 0"):
         LowRank(0)

@@ -6,10 +6,10 @@ import torch
 from hardstep.errors import ConfigError
 from hardstep.subspaces import Layout, Sparse
 
-from .catalogue import MODELS, bound, matrix
+from .catalogue import bound, matrix
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["linear", "bare", "conv3d"])
 def test_directions_have_unit_length(model):
     lengths = matrix(bound("sparse", model)).norm(dim=0)
     torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=0, atol=1e-12)
@@ -40,5 +40,5 @@ def test_it_holds_five_bytes_per_entry():
 
 
 def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="Sparse: rank must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="Sparse: rank must be a whole number >= 1, got 0"):
         Sparse(0)
