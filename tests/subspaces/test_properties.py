@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from hardstep.subspaces import Layout
+from hardstep.errors import ConfigError
+from hardstep.subspaces import Adaptive, Global, LayerWise, Layout, LowRank, RowWise, Sparse
 
 from .catalogue import (
     LINEAR,
@@ -216,3 +217,22 @@ def test_global_generators_and_given_tensors_are_left_alone(name):
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
     assert random.getstate() == python_state
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (RowWise, "RowWise: rank"),
+        (LayerWise, "LayerWise: rank"),
+        (LowRank, "LowRank: rank"),
+        (Sparse, "Sparse: rank"),
+        (Adaptive, "Adaptive: rank"),
+        (Global, "Global: dim"),
+        (lambda value: Adaptive(1, every=value), "Adaptive: every"),
+        (lambda value: RowWise(1, redraw=value), "RowWise: redraw, unless None,"),
+    ],
+)
+def test_counts_below_one_and_fractions_are_refused(make, what):
+    for value in (0, -2, 2.5):
+        with pytest.raises(ConfigError, match=f"{what} must be a whole number >= 1, got {value}"):
+            make(value)

@@ -110,11 +110,6 @@ def test_shared_rows_hold_one_basis_instead_of_one_per_unit():
     assert haar.memory == 4 * shared.memory
 
 
-def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="RowWise: rank must be a whole number >= 1, got 0"):
-        RowWise(0)
-
-
 def test_redrawn_bases_change_every_third_step_and_stay_orthonormal():
     layout = Layout(tensors_of("linear"))
     kept, redrawn = RowWise(1).bind(layout, 2, 5), RowWise(1, redraw=3).bind(layout, 2, 5)
@@ -137,11 +132,6 @@ def test_redrawn_bases_are_restored_from_their_number():
     assert not torch.equal(matrix(other), matrix(one))
     other.load_state_dict(one.state_dict())
     assert torch.equal(matrix(other), matrix(one))
-
-
-def test_redrawing_less_often_than_every_step_is_refused():
-    with pytest.raises(ConfigError, match="redraw, unless None, must be .* >= 1, got 0"):
-        RowWise(1, redraw=0)
 
 
 @EXAMPLES

@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 
-from hardstep.errors import ConfigError
 from hardstep.subspaces import Layout, Sparse
 
 from .catalogue import bound, matrix
@@ -37,8 +36,3 @@ def test_every_number_of_the_tensor_can_be_reached_and_signs_are_fair():
 def test_it_holds_five_bytes_per_entry():
     subspace = Sparse(1).bind(Layout({"w": torch.zeros(5, 6), "b": torch.zeros(5)}), 3, 0)
     assert subspace.memory == 5 * 11 * 6
-
-
-def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="Sparse: rank must be a whole number >= 1, got 0"):
-        Sparse(0)

@@ -81,7 +81,7 @@ class Orthoplex:
         return 2 * self.dim
 
     def vertices(self) -> Tensor:
-        """The rows +e_1, −e_1, +e_2, −e_2 and so on."""
+        """In the order +e_1, −e_1, +e_2, −e_2 and so on."""
         eye = torch.eye(self.dim, dtype=torch.float64)
         return torch.stack([eye, -eye], dim=1).reshape(2 * self.dim, self.dim)
 

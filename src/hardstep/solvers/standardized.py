@@ -1,4 +1,4 @@
-"""Costs measured in units of their own spread, so that the temperature is a pure number.
+"""Costs measured in units of their spread, so that the temperature is a pure number.
 
     C ← (C − row mean) / s,   s = mean over rows of max_v |C_iv − row mean|
 

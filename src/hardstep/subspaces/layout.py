@@ -31,7 +31,7 @@ class TensorSpec:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has rows worth a basis of their own."""
+        """Whether it is a weight: one row per output unit."""
         return len(self.shape) >= 2
 
     @property

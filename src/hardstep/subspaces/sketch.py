@@ -93,7 +93,7 @@ class JointSubspace(BoundSubspace):
 
 
 class SketchMap(JointMap):
-    """A few directions, the rows of Qᵀ (d_p, n), instead of the coordinates inside."""
+    """A few directions Qᵀ (d_p, n) through the coordinates inside."""
 
     def __init__(self, inner: BoundSubspace, mixing: Tensor) -> None:
         super().__init__(inner, len(mixing))
