@@ -193,6 +193,16 @@ def test_no_point_leaves_the_bounds_and_an_optimum_on_one_is_found():
     assert result.fun == pytest.approx(0.25 + 25, abs=1e-5)
 
 
+def test_a_pair_bounds_every_variable_and_two_pairs_bound_two():
+    def search(dim, bounds):
+        found = minimize(lambda x: sphere(x - 9.0), np.ones(dim), bounds=bounds, max_evals=300)
+        return found.x.tolist(), found.fun
+
+    for dim in (1, 2, 3):
+        assert search(dim, (0.5, 4.0)) == search(dim, [(0.5, 4.0)] * dim)
+    assert search(2, ((0.0, 2.0), (0.5, 4.0)))[0] == pytest.approx([2.0, 4.0], abs=0.05)
+
+
 def test_the_scale_is_the_radius_of_the_first_look():
     seen = []
     minimize(lambda x: seen.append(x) or 0.0, [10.0, 20.0], scale=[0.1, 5.0], max_evals=4)

@@ -1,4 +1,4 @@
-"""PolyStep against the looped twin in `optim/reference.py`, which shares no arithmetic with it."""
+"""PolyStep against the looped twin in `reference.py`, which shares no arithmetic with it."""
 
 import math
 
@@ -9,7 +9,7 @@ from hardstep import seeds
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Batched
 from hardstep.geometry import Biased, Cube, Haar, Jitter, Mollifier, Orthoplex, Simplex
-from hardstep.optim import PolyStep, Reach, Settings, reference
+from hardstep.optim import PolyStep, Reach, Settings
 from hardstep.schedules import Cosine, Length, PowerDecay, TimesTemperature
 from hardstep.solvers import Blockwise, Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
 from hardstep.subspaces import (
@@ -24,6 +24,7 @@ from hardstep.subspaces import (
     Sparse,
 )
 
+from . import reference
 from .toys import Net, batch, flat, flat_loss, mse, staircase
 
 TIGHT = {"tolerance": 1e-14, "max_iterations": 2000}

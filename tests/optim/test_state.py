@@ -19,8 +19,7 @@ from hardstep.optim import (
     WeightDecay,
     WeightMomentum,
 )
-from hardstep.optim.differences import differences
-from hardstep.optim.settings import describe
+from hardstep.optim.settings import describe, list_differences
 from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
 from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, RowWise, Sketch
@@ -202,12 +201,12 @@ def test_only_the_innermost_fields_that_differ_are_named():
     now = Settings(
         step_radius=Length(Cosine(0.25, 0.0075, 12)), rules=(Momentum(0.9), WeightDecay(0.1))
     )
-    assert differences(describe(saved), describe(now)) == [
+    assert list_differences(describe(saved), describe(now)) == [
         "step_radius.value.steps: 4 → 12",
         "rules[0].beta: 0.5 → 0.9",
     ]
-    assert differences("A(x=1, y=B(z=2))", "A(y=B(z=3))") == ["x: 1 → absent", "y.z: 2 → 3"]
-    assert differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
+    assert list_differences("A(x=1, y=B(z=2))", "A(y=B(z=3))") == ["x: 1 → absent", "y.z: 2 → 3"]
+    assert list_differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
 
 
 class Halving:

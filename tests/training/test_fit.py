@@ -141,7 +141,7 @@ def test_a_new_run_does_not_replace_a_saved_one(tmp_path):
     path = tmp_path / "run.pt"
     fitted(steps=3, checkpoint=path)
     before = path.read_bytes()
-    sentence = r"run.pt holds a run already; go on with it with resume=True, name another path, or"
+    sentence = r"run.pt holds a run already; resume it with resume=True, name another path, or"
     for checkpoint in (path, hardstep.Checkpoint(str(path))):
         with pytest.raises(CheckpointError, match=sentence):
             fitted(steps=1, checkpoint=checkpoint)

@@ -25,7 +25,6 @@ from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep, StepReport
 from hardstep.optim.settings import describe
-from hardstep.optim.trainable import Trainable
 from hardstep.tasks import Task
 from hardstep.training import (
     INTERRUPTED,
@@ -33,6 +32,7 @@ from hardstep.training import (
     Checkpoint,
     FitResult,
     Run,
+    Trainable,
     Validation,
     checkpoints,
     fit,

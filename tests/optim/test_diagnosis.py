@@ -10,7 +10,8 @@ from hardstep import nn as hard
 from hardstep.cli.diagnose import DiagnoseOptions, conclusion, run_diagnose
 from hardstep.data import Batches
 from hardstep.errors import ConfigError
-from hardstep.optim.diagnosis import SWEEP, Batch, diagnose
+from hardstep.optim import diagnose
+from hardstep.optim.diagnosis import SWEEP
 from hardstep.schedules import Cosine
 
 STEPS = 150
@@ -36,7 +37,7 @@ def trained(settings, seed=0):
 def diagnosed(settings, seed=0):
     task = tasks.find("snn", "digits")
     batches = Batches(task.data(seed).train, task.batch_size, seed)
-    pairs = [Batch(*pair) for pair in islice(iter(batches), 4)]
+    pairs = list(islice(iter(batches), 4))
     return diagnose(hard.build(task.model, seed), pairs, task.loss_fn, settings, seed)
 
 
@@ -72,7 +73,7 @@ def test_shares_are_those_of_a_staircase_in_one_dimension():
         def forward(self, inputs):
             return torch.floor(self.x).sum() + 0 * inputs.sum()
 
-    batch = Batch(torch.zeros(1), torch.zeros(1))
+    batch = (torch.zeros(1), torch.zeros(1))
     settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
     found = diagnose(Floor(), [batch, batch], lambda out, _: out, settings)
     assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
@@ -85,14 +86,14 @@ def test_shares_are_those_of_a_staircase_in_one_dimension():
 def test_nothing_of_the_model_changes():
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     before = {name: p.clone() for name, p in model.named_parameters()}
-    batch = Batch(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+    batch = (torch.randn(8, 4), torch.randint(0, 2, (8,)))
     diagnose(model, [batch, batch], nn.functional.cross_entropy, presets.general(10))
     assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
 
 
 def test_a_loss_that_no_parameter_reaches_is_refused():
     model = nn.Linear(3, 2)
-    batch = Batch(torch.zeros(2, 3), torch.zeros(2))
+    batch = (torch.zeros(2, 3), torch.zeros(2))
     with pytest.raises(ConfigError, match="no probe between"):
         diagnose(model, [batch, batch], lambda out, _: 0 * out.sum(), presets.general(10))
 
@@ -108,7 +109,7 @@ def test_nothing_is_recommended_where_no_trial_lowers_the_loss():
         def forward(self, inputs):
             return (self.x**2).sum() + 0 * inputs.sum()
 
-    batch = Batch(torch.zeros(1), torch.zeros(1))
+    batch = (torch.zeros(1), torch.zeros(1))
     seen = []
     settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
     found = diagnose(Bowl(), [batch, batch], lambda out, _: out, settings, watch=seen.append)
