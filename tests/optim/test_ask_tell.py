@@ -281,7 +281,7 @@ def test_searches_that_make_no_sense_are_refused(sentence):
 # -- other settings -----------------------------------------------------------------------------
 
 
-def test_settings_of_ones_own_are_followed():
+def test_a_users_settings_are_followed():
     settings = Settings(
         subspace=Full(),
         polytope=Orthoplex(3),

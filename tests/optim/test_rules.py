@@ -505,7 +505,7 @@ def test_a_scheduled_momentum_out_of_range_is_refused_at_its_step():
         opt.step(objective=Scripted())
 
 
-def test_a_rule_of_ones_own_is_a_subclass_with_a_state():
+def test_a_users_rule_is_a_subclass_with_a_state():
     class Clip(Rule):
         """Moves of unit length at most, counting how many were longer."""
 

@@ -26,7 +26,7 @@ from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, RowWise, Sket
 
 from .toys import Net, batch, mse, parameters, staircase, tiny
 
-STEPS = 12
+STEPS = 8
 RULES = (
     Momentum(Linear(0.3, 0.9, STEPS)),
     WeightDecay(0.01),
@@ -35,11 +35,8 @@ RULES = (
     # Losses of two batches differ by less than this, so that rows are reused now and then.
     AdaptiveProbes(tolerance=0.2, max_age=2),
 )
-SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in range(len(RULES) + 1)))
-
-
-def names(rules):
-    return "+".join(type(rule).__name__ for rule in rules) or "no rules"
+# Of every four rules, each combination of present and absent is among these.
+SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in (0, 2, 4)))
 
 
 def through_disk(state):
@@ -88,7 +85,7 @@ def assert_survives_interruption(changes, activation=staircase):
 @pytest.mark.parametrize(
     "rules", SUBSETS, ids=lambda rules: "+".join(type(r).__name__ for r in rules)
 )
-def test_every_combination_of_rules_survives_interruption(rules):
+def test_every_combination_of_four_rules_survives_interruption(rules):
     opt = assert_survives_interruption({"rules": rules, "rotation": Biased()})
     if any(isinstance(rule, AdaptiveProbes | PlanReuse) for rule in rules):
         assert opt.evaluations < STEPS * opt.evaluations_per_step  # something was reused
