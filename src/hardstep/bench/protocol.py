@@ -182,7 +182,7 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "budget": asdict(trial.budget),
         "options": dict(trial.options),
         "settings": describe(optimizer.settings) if isinstance(optimizer, PolyStep) else "",
-        "metric": trial.task.metric.described(),
+        "metric": trial.task.metric.describe(),
         "steps": outcome.steps,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,

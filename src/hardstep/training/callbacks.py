@@ -262,4 +262,4 @@ class ProgressBar(Callback):
 
     @staticmethod
     def _format(run: Run, score: Score) -> str:
-        return f"{score.value:.4g}" if run.metric is None else run.metric.shown(score.value)
+        return f"{score.value:.4g}" if run.metric is None else run.metric.format(score.value)

@@ -90,11 +90,11 @@ class Metric:
     higher_is_better: bool = False
     percent: bool = False
 
-    def shown(self, value: float) -> str:
+    def format(self, value: float) -> str:
         """A score, for reading."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What records say of it."""
         return {
             "name": self.name,
