@@ -195,7 +195,7 @@ class AskTell:
         losses[self._proposal.rows] = told
         self.optimizer.advance(self._proposal, losses)
         landed = self.mean
-        if self._follow is None:  # plain steps: stay within the bounds and go on
+        if self._follow is None:  # plain steps: stay within the bounds
             step = (landed - self._center.x) / (self.radius * self._variables.scale)
             self._units.copy_(torch.from_numpy(step))
             self._new_generation()
@@ -250,7 +250,7 @@ class AskTell:
     # -- saving -------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, half-told generations included."""
+        """Everything needed to resume, half-told generations included."""
         points = {"best": self.best, "center": self._center, "probe": self._probe}
         return {
             "optimizer": self.optimizer.state_dict(),
@@ -266,7 +266,7 @@ class AskTell:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state; start, scale and bounds must be the same.
+        """Resume from a saved state; start, scale and bounds must be the same.
 
         Raises:
             CheckpointError: It belongs to another search, or is no state of one.

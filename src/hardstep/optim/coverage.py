@@ -24,7 +24,7 @@ from hardstep.solvers import RowSoftmax
 from hardstep.subspaces import BoundSubspace
 
 Status = Literal["yes", "no", "assumed", "measured", "unknown"]
-_KNOWN = (Constant, Cosine, Geometric, Linear, PowerDecay)  # whose sums can be judged
+_KNOWN = (Constant, Cosine, Geometric, Linear, PowerDecay)  # whose sums are known
 _TOLERANCE = 1e-4  # of an orthonormal projection in float32
 
 
@@ -130,7 +130,7 @@ def _schedules(settings: Settings) -> Condition:
     flat = _is_flat(settings.temperature)
     decay = settings.step_radius.value  # a multiple of a flat ε is as summable as it is itself
     if flat is None or (callable(decay) and not isinstance(decay, _KNOWN)):
-        return Condition("v", name, "unknown", "a schedule of your own cannot be judged")
+        return Condition("v", name, "unknown", "sums of a user's schedule are not known")
     faults = [] if flat else ["ε is scheduled"]
     if not isinstance(decay, PowerDecay):
         faults.append("r_s stays above a positive floor, so Σ r_s² = ∞")

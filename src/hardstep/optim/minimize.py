@@ -112,7 +112,7 @@ class _Caller:
         self.failure = ""  # the last one
 
     def evaluate(self, search: AskTell) -> None:
-        """One generation; what was known when something came in between is told, too."""
+        """One generation; values known before an exception are told, too."""
         points = search.ask()
         if self.vectorized:
             search.tell(self.sign * self._all(points))

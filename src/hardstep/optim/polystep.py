@@ -336,12 +336,12 @@ class PolyStep:
     # -- saving -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit, next to the model's own weights."""
+        """Everything needed to resume bit for bit, next to the model's own weights."""
         saved = states.to_dict(self._state, describe(self.settings), self.seed)
         return saved | {"subspace": self.subspace.state_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state; settings, seed and shapes must be the same."""
+        """Resume from a saved state; settings, seed and shapes must be the same."""
         rules, text = self.settings.rules, describe(self.settings)
         state = states.from_dict(saved, text, self.seed, rules, self._like)
         self.subspace.load_state_dict(saved["subspace"])

@@ -2,8 +2,8 @@
 
 Any iterable of batches will do. While it produces a batch it sees torch random numbers
 derived from (seed, epoch), so a shuffling `DataLoader` gives the same order after a restart,
-and the caller's generators are left alone. A loader with a generator of its own has it
-reseeded each epoch from the seed it came with, and gets it back as it was. Randomness from
+and the caller's generators are left alone. A loader that has a generator gets it
+reseeded each epoch from the seed it came with, and back as it was. Randomness from
 elsewhere (numpy, `random`) is not controlled: batches drawn with it are not the same after a
 resume.
 """

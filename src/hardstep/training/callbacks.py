@@ -57,7 +57,7 @@ class EarlyStopping(Callback):
 class JsonlLog(Callback):
     """One JSON object per step and per validation, a line each.
 
-    A resumed run goes on with its file, less the lines past the point it resumes from, so that
+    A resumed run continues its file, less the lines past the point it resumes from, so that
     steps appear once. A new run begins a new file; one that is there already is kept beside it,
     as log.1.jsonl for log.jsonl.
     """
