@@ -77,7 +77,7 @@ def test_set_epoch_is_called():
 def test_a_used_up_generator_is_refused():
     stream = Stream((batch for batch in [1, 2]), seed=0)
     assert list(stream.epoch(0)) == [1, 2]
-    with pytest.raises(DataError, match="iterated anew"):
+    with pytest.raises(DataError, match="iterated again"):
         list(stream.epoch(1))
 
 

@@ -21,8 +21,8 @@ def softmax_weights(costs: list[list[float]], temperature: float) -> list[list[f
     rows = []
     for row in costs:
         lowest = min(row)
-        unnormalised = [math.exp(-(cost - lowest) / temperature) for cost in row]
-        rows.append([value / sum(unnormalised) for value in unnormalised])
+        unnormalized = [math.exp(-(cost - lowest) / temperature) for cost in row]
+        rows.append([value / sum(unnormalized) for value in unnormalized])
     return rows
 
 
