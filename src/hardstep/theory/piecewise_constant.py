@@ -67,7 +67,7 @@ def _one_vertex_hit(distance: float) -> float:
     """
     rest = math.exp(-10.0)  # the weight of a vertex that costs 1, at ε = 0.1
     share = (1 - rest) / (1 + 2 * rest)
-    length = RadiusLaw(0.2 * share, eta_max=0.2)  # its centre is 0.1·share
+    length = RadiusLaw(0.2 * share, eta_max=0.2)  # its center is 0.1·share
     return length.expect(lambda r: 3 / math.pi * np.arccos(np.minimum(distance / r, 1.0)), distance)
 
 
