@@ -12,6 +12,7 @@ from hardstep.evaluation.objectives import (
     Objective,
     Problem,
     call_model,
+    check_loss_fn,
     make_objective,
 )
 from hardstep.evaluation.onebyone import OneByOne
@@ -33,6 +34,7 @@ __all__ = [
     "Problem",
     "Span",
     "call_model",
+    "check_loss_fn",
     "isolated",
     "make_objective",
 ]
