@@ -1,4 +1,4 @@
-"""A small problem and every rival, as all tests of rivals use them."""
+"""A small problem and every baseline, as all tests of baselines use them."""
 
 from functools import partial
 
@@ -48,7 +48,7 @@ SEARCHERS = {
     "mezo": partial(MeZo, learning_rate=0.03, subspace=SUBSPACE),
     "eggroll": partial(Eggroll, population=8, rank=2),
 }
-RIVALS = {**SEARCHERS, "adam": adam}
+BASELINES = {**SEARCHERS, "adam": adam}
 COSTS = {name: 2 if name in ("spsa", "mezo") else 8 for name in SEARCHERS} | {"adam": 1}
 
 

@@ -13,7 +13,7 @@ one candidate at a time, and `note` says why.
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,9 +28,7 @@ from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_mem
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolated, reseed
-from hardstep.evaluation.thin import ThinWeight
 from hardstep.evaluation.trace.dispatch import DispatchMode
-from hardstep.subspaces import Factors
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
@@ -142,8 +140,7 @@ def _shapes(problem: Problem) -> str:
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    changed, thin = candidates.changed_thin(tile)
-    run = partial(_run, candidates.seed, problem, base, changed, thin)
+    run = partial(_run, candidates, problem, base, candidates.pack(tile))
     buffers = problem.buffers()
     try:
         return run(buffers, None)
@@ -157,29 +154,24 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
 
 
 def _run(
-    seed: int,
+    candidates: Candidates,
     problem: Problem,
     common: dict[str, Tensor],
-    changed: dict[str, Tensor],
-    thin: dict[str, Factors],
+    packed: dict[str, Any],
     buffers: dict[str, Tensor],
     buffer_axis: int | None,
 ) -> Tensor:
-    def loss(
-        changed: dict[str, Tensor], thin: dict[str, Factors], buffers: dict[str, Tensor]
-    ) -> Tensor:
-        own = {name: ThinWeight(common[name], factors) for name, factors in thin.items()}
-        return problem.loss(common | changed | own, buffers)
+    def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
+        return problem.loss(common | candidates.unpack(packed), buffers)
 
-    axes = (0, 0, buffer_axis)
-    call: Callable[..., Tensor] = vmap(loss, in_dims=axes, randomness="same")
+    call: Callable[..., Tensor] = vmap(loss, in_dims=(0, buffer_axis), randomness="same")
     with isolated(problem.model), warnings.catch_warnings():
         # Operations without a batching rule run in a loop: slower, equally right.
         warnings.filterwarnings("ignore", message="There is a performance drop")
         # torch's own batched PReLU writes into a result of the wrong shape, harmlessly.
         warnings.filterwarnings("ignore", message="An output with one or more elements was resized")
-        reseed(seed)
-        return call(changed, thin, buffers)
+        reseed(candidates.seed)
+        return call(packed, buffers)
 
 
 class _LargestValue(DispatchMode):

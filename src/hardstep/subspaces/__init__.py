@@ -4,7 +4,6 @@ from hardstep.subspaces.adaptive import Adaptive
 from hardstep.subspaces.base import (
     Block,
     BoundSubspace,
-    Factors,
     LinearMove,
     LocalChange,
     Subspace,
@@ -24,7 +23,6 @@ __all__ = [
     "Adaptive",
     "Block",
     "BoundSubspace",
-    "Factors",
     "Full",
     "Global",
     "HaarRows",

@@ -53,13 +53,6 @@ class LinearMove(NamedTuple):
     shift: Tensor  # (n,) how far the unit's bias moves
 
 
-class Factors(NamedTuple):
-    """Changes of a weight that are products A Bᵀ."""
-
-    left: Tensor  # A, (n, rows, r)
-    right: Tensor  # B, (n, columns, r)
-
-
 class BoundSubspace(ABC):
     """A subspace of one layout."""
 
@@ -130,10 +123,6 @@ class BoundSubspace(ABC):
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
         """`expand` of several vectors (N, n), stacked (N, *shape); equal to rounding."""
         return expand_each(self.expand, coordinates)
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """`expand_many`, and apart from it the changes that are products, as their factors."""
-        return self.expand_many(coordinates), {}
 
     @abstractmethod
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:

@@ -17,7 +17,6 @@ from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
     BoundSubspace,
-    Factors,
     Subspace,
     check_capacity,
     itemsize,
@@ -95,10 +94,6 @@ class BoundSketch(Together):
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The same of several."""
         return super().expand_many(coordinates @ self.mixing)
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """The same, products as their factors."""
-        return super().expand_thin(coordinates @ self.mixing)
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """QᵀΠᵀ of the tensors."""

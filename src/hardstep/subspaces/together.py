@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from hardstep.subspaces.base import Block, BoundSubspace, Factors
+from hardstep.subspaces.base import Block, BoundSubspace
 
 
 class Together(BoundSubspace):
@@ -40,10 +40,6 @@ class Together(BoundSubspace):
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
         """As inside."""
         return self.inner.expand_many(coordinates)
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """As inside."""
-        return self.inner.expand_thin(coordinates)
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """As inside."""

@@ -1,4 +1,4 @@
-"""What every rival must do: learn, count, report, stop, go on bit for bit."""
+"""What every baseline must do: learn, count, report, stop, continue bit for bit."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from hardstep.errors import CheckpointError, ConfigError
 from hardstep.nn import SmoothLIF, SpikingMLP, build, spiking_mlp
 from hardstep.optim import StepReport
 from hardstep.training import ACCURACY, Callback, ProgressBar
-from tests.baselines.small import COSTS, RIVALS, SEARCHERS, batches, net, steps, weights
+from tests.baselines.small import BASELINES, COSTS, SEARCHERS, batches, net, steps, weights
 
 LEARNED = {  # loss on all training images, at most; 2.34 before the first step
     "openai-es": (100, 1.5),
@@ -32,17 +32,17 @@ LEARNED = {  # loss on all training images, at most; 2.34 before the first step
 }
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_a_rival_lowers_the_loss_of_a_relu_network_on_the_digits(name):
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_lowers_the_loss_of_a_relu_network_on_the_digits(name):
     model, train = net(), digits(0).train
     num, level = LEARNED[name]
-    steps(RIVALS[name](model), num)
+    steps(BASELINES[name](model), num)
     assert cross_entropy(model(train.inputs), train.labels).item() < level
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_evaluations_are_counted_exactly(name):
-    optimizer = RIVALS[name](net())
+    optimizer = BASELINES[name](net())
     losses = steps(optimizer, 3)
     assert optimizer.evaluations_per_step == COSTS[name]
     assert (optimizer.steps, optimizer.evaluations) == (3, 3 * COSTS[name])
@@ -71,22 +71,22 @@ def test_every_evaluation_is_one_forward_pass(name):
     assert len(seen) == optimizer.evaluations == COSTS[name]
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_the_displacement_is_how_far_the_weights_moved(name):
     model = net()
     before = weights(model)
-    optimizer = RIVALS[name](model)
+    optimizer = BASELINES[name](model)
     steps(optimizer, 1)
     moved = float((weights(model) - before).double().norm())
     assert optimizer.report.displacement == pytest.approx(moved, rel=1e-3, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_a_saved_run_goes_on_bit_for_bit(name):
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_saved_run_continues_bit_for_bit(name):
     straight = net()
-    whole = steps(RIVALS[name](straight), 8)
+    whole = steps(BASELINES[name](straight), 8)
     model = net()
-    first = RIVALS[name](model)
+    first = BASELINES[name](model)
     steps(first, 5)
     state = first.state_dict()
     kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -97,20 +97,20 @@ def test_a_saved_run_goes_on_bit_for_bit(name):
     saved = torch.load(file, weights_only=True)
     model = net(seed=7)
     model.load_state_dict(saved["model"])
-    second = RIVALS[name](model)
+    second = BASELINES[name](model)
     second.load_state_dict(saved["optimizer"])
     assert steps(second, 8, first=5) == whole[5:]
     assert torch.equal(weights(model), weights(straight))
     assert (second.steps, second.evaluations) == (8, 8 * COSTS[name])
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_a_seed_fixes_the_run_and_the_global_generator_is_left_alone(name):
     torch.manual_seed(1)
     state = torch.get_rng_state()
     models = [net() for _ in range(3)]
     for model, seed in zip(models, (0, 0, 1), strict=True):
-        steps(RIVALS[name](model, seed=seed), 2)
+        steps(BASELINES[name](model, seed=seed), 2)
         torch.rand(1)
     torch.set_rng_state(state)
     assert torch.equal(weights(models[0]), weights(models[1]))
@@ -118,9 +118,9 @@ def test_a_seed_fixes_the_run_and_the_global_generator_is_left_alone(name):
         assert not torch.equal(weights(models[0]), weights(models[2]))
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_a_step_draws_nothing_from_the_global_generator(name):
-    optimizer = RIVALS[name](net())
+    optimizer = BASELINES[name](net())
     state = torch.get_rng_state()
     steps(optimizer, 2)
     assert torch.equal(torch.get_rng_state(), state)
@@ -132,14 +132,14 @@ def fitted(name, model, folder, **options):
         model,
         batches(),
         Validation([(data.valid.inputs, data.valid.labels)], ACCURACY, every=2),
-        optimizer=RIVALS[name](model),
+        optimizer=BASELINES[name](model),
         checkpoint=folder / "run.pt",
         **options,
     )
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_fit_runs_a_rival_with_validation_checkpoint_log_and_resume(name, tmp_path):
+@pytest.mark.parametrize("name", BASELINES)
+def test_fit_runs_a_baseline_with_validation_checkpoint_log_and_resume(name, tmp_path):
     straight = net()
     log = tmp_path / "log.jsonl"
     callbacks = [JsonlLog(log), ProgressBar(io.StringIO())]
@@ -159,7 +159,7 @@ def test_fit_runs_a_rival_with_validation_checkpoint_log_and_resume(name, tmp_pa
     assert torch.equal(weights(model), weights(straight))
 
 
-def test_early_stopping_ends_a_rival_as_it_ends_polystep(tmp_path):
+def test_early_stopping_ends_a_baseline_as_it_ends_polystep(tmp_path):
     model = net()
     optimizer = RandomSearch(model, sigma=1e-9, population=1)  # never improves visibly
     data = digits(0)
@@ -234,7 +234,7 @@ def test_a_closure_and_a_function_of_stacked_tensors_do_as_well_as_a_batch(name)
 
 
 @pytest.mark.parametrize("name", ["spsa", "eggroll", "openai-es"])
-def test_another_configuration_is_not_taken_up(name):
+def test_another_configuration_is_refused(name):
     state = SEARCHERS[name](net()).state_dict()
     with pytest.raises(CheckpointError, match="seed 0, this optimizer has 1"):
         SEARCHERS[name](net(), seed=1).load_state_dict(state)
@@ -244,7 +244,7 @@ def test_another_configuration_is_not_taken_up(name):
         SEARCHERS[name](nn.Linear(3, 2)).load_state_dict(state)
 
 
-def test_a_twin_of_another_slope_is_not_taken_up():
+def test_a_twin_of_another_slope_is_refused():
     model = build(lambda: spiking_mlp(64, 8, 10), 0)
     twins = [SpikingMLP((64, 8, 10), lif=SmoothLIF(slope=slope)) for slope in (2.0, 5.0)]
     state = AdamTwin(model, twins[0]).state_dict()

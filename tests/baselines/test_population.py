@@ -3,7 +3,7 @@ import torch
 from scipy.stats import rankdata
 
 from hardstep.baselines import CmaEs, OpenAiEs, minimize
-from hardstep.baselines.openai_es import centred_ranks
+from hardstep.baselines.openai_es import center_ranks
 from hardstep.errors import CapacityError, ConfigError
 
 
@@ -16,11 +16,11 @@ def rosenbrock(vectors):
     return (100 * (following - x**2) ** 2 + (1 - x) ** 2).sum(dim=1)
 
 
-def test_ranks_are_centred_and_ties_share_theirs():
+def test_ranks_are_centerd_and_ties_share_theirs():
     losses = torch.tensor([3.0, 1.0, 2.0, 2.0, 9.0])
     expected = (rankdata(losses.numpy()) - 1) / 4 - 0.5
-    assert centred_ranks(losses).numpy() == pytest.approx(expected)
-    assert centred_ranks(torch.ones(6)).tolist() == [0.0] * 6
+    assert center_ranks(losses).numpy() == pytest.approx(expected)
+    assert center_ranks(torch.ones(6)).tolist() == [0.0] * 6
 
 
 def test_openai_es_moves_by_the_published_formula():
@@ -33,14 +33,14 @@ def test_openai_es_moves_by_the_published_formula():
     ranks = torch.from_numpy((rankdata(losses.numpy()) - 1) / 7 - 0.5).float()
     gradient = (ranks[:, None] * noise).sum(0) / (8 * 0.2)
     es.tell(losses)
-    assert torch.allclose(es.centre, -0.03 * gradient.sign(), atol=1e-5)
+    assert torch.allclose(es.center, -0.03 * gradient.sign(), atol=1e-5)
 
 
 def test_openai_es_reaches_the_minimum_of_the_sphere():
     es = OpenAiEs(torch.full((20,), 2.0), sigma=0.05, learning_rate=0.05, population=50)
     best = minimize(es, sphere, 40_000)
     assert best.loss < 0.2
-    assert float(sphere(es.centre[None])) < 0.05
+    assert float(sphere(es.center[None])) < 0.05
     assert best.evaluations == 40_000
 
 

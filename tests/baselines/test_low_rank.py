@@ -5,11 +5,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hardstep.baselines.evaluating import Moves
-from hardstep.baselines.factored import LARGE, Factored
+from hardstep.baselines.gradient_free import Moves
+from hardstep.baselines.low_rank import (
+    LARGE,
+    Factored,
+    FactoredMembers,
+    FactoredWeight,
+    Factors,
+)
 from hardstep.evaluation import Batched, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.thin import ThinWeight
-from hardstep.subspaces import Factors, Layout, trainable
+from hardstep.subspaces import Layout, trainable
 
 WIDE, HIDDEN, CLASSES = 160, 120, 5
 assert WIDE * HIDDEN >= LARGE
@@ -152,20 +157,25 @@ def case(name, rank, batch=6, dtype=torch.float64):
     tensors = trainable(model)
     space = Factored(rank).bind(Layout(tensors), 8, 0)
     offsets = 0.3 * torch.randn(7, space.dim, dtype=dtype)
-    return Moves(space).candidates(tensors, offsets, seed=1), problem
+    return Moves(space, FactoredMembers).candidates(tensors, offsets, seed=1), problem
+
+
+def factored(candidates):
+    """The tensors whose changes are kept as factors; all are packed one way or the other."""
+    packed = candidates.pack(next(candidates.spans()))
+    assert set(packed) == set(candidates.base)
+    return {name for name, change in packed.items() if isinstance(change, Factors)}
 
 
 def losses(evaluator, candidates, problem):
     return ModelObjective(problem, evaluator).losses(candidates).double()
 
 
-@pytest.mark.parametrize("rank", [1, 3])
-@pytest.mark.parametrize("batch", [6, 300])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("batch", "rank"), [(6, 3), (300, 1)])
 def test_losses_are_those_of_plain_forward_passes(name, batch, rank):
     candidates, problem = case(name, rank, batch)
-    _, thin = candidates.changed_thin(next(candidates.spans()))
-    assert thin
+    assert factored(candidates)
     plain = losses(OneByOne(), candidates, problem)
     assert plain.std() > 1e-3  # members differ, so that mixing them up would be seen
     for tile in (None, 3):
@@ -178,7 +188,7 @@ def test_the_weights_of_members_are_not_computed_where_layers_are_linear(monkeyp
     def refuse(self):
         raise AssertionError("a whole weight was asked for")
 
-    monkeypatch.setattr(ThinWeight, "whole", refuse)
+    monkeypatch.setattr(FactoredWeight, "whole", refuse)
     for name in ("mlp", "deep", "names", "spikes", "sequence", "examples"):
         evaluator = Batched()
         losses(evaluator, *case(name, 1))
@@ -189,25 +199,21 @@ def test_a_model_that_hides_what_it_does_is_evaluated_one_by_one():
     evaluator = Batched()
     losses(evaluator, *case("unseen", 1))
     assert evaluator.note.startswith("one candidate at a time: TypeError")
-    assert "thin factors" in evaluator.note
+    assert "low-rank factors" in evaluator.note
 
 
 def test_small_weights_and_half_precision_are_whole():
     candidates, _ = case("mlp", 1, dtype=torch.bfloat16)
-    whole, thin = candidates.changed_thin(next(candidates.spans()))
-    assert set(whole) == {"0.weight", "0.bias", "2.weight", "2.bias"}
-    assert not thin
+    assert not factored(candidates)
     candidates, _ = case("mlp", 1)
-    whole, thin = candidates.changed_thin(next(candidates.spans()))
-    assert set(thin) == {"0.weight"}
-    assert set(whole) == {"0.bias", "2.weight", "2.bias"}
+    assert factored(candidates) == {"0.weight"}
 
 
 def test_a_tile_of_one_and_inputs_of_three_dimensions_keep_their_shape():
     weight, x = torch.randn(4, 3).double(), torch.randn(2, 5, 3).double()
     left, right = torch.randn(6, 4, 2).double(), torch.randn(6, 3, 2).double()
     seen = torch.func.vmap(
-        lambda *factors: functional.linear(x, ThinWeight(weight, Factors(*factors)))
+        lambda *factors: functional.linear(x, FactoredWeight(weight, Factors(*factors)))
     )
     for num in (1, 6):
         expected = x @ (weight + left[:num] @ right[:num].mT).mT[:, None]

@@ -1,26 +1,85 @@
-"""Rivals that see losses only: ask for moves, have them evaluated, change the tensors."""
+"""Baselines that see losses only: ask for moves, have them evaluated, change the tensors.
+
+PolyStep's candidates move the coordinates of one particle. A baseline's members move all of them,
+so to an evaluator they are candidates of one particle as large as the subspace. Tiles, memory,
+isolation, common random numbers and the fallback to one at a time are those of
+`hardstep.evaluation`.
+"""
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.baselines.evaluating import Moves, losses_of
-from hardstep.baselines.optimizer import Outcome, Rival
-from hardstep.errors import ConfigError
-from hardstep.evaluation import Batched, Evaluator, LossFunction, Objective, goal_of
+from hardstep.baselines.base import Baseline, Outcome
+from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.evaluation import (
+    Batched,
+    Candidates,
+    Evaluator,
+    LossFunction,
+    Objective,
+    Span,
+    goal_of,
+)
+from hardstep.geometry import ParticleMap
 from hardstep.optim.report import finite_losses
-from hardstep.subspaces import RowWise, Subspace
+from hardstep.subspaces import BoundSubspace, RowWise, Subspace, Together
 
 PARTICLE_DIM = 8  # PolyStep's default, to which row-wise subspaces round their budgets
 
 
-class Searcher(Rival):
-    """A gradient-free rival.
+class Members(Candidates):
+    """Candidates of one particle that has every coordinate: there is nothing to look up."""
+
+    def spans(self) -> Iterator[Span]:
+        """All of them."""
+        yield Span(0, 0, len(self))
+
+    def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
+        """The whole index for each."""
+        offsets = self.offsets[0, span.start : span.end, 0]
+        return self.particles.index.to(offsets.device).expand(len(offsets), -1), offsets
+
+
+class Moves:
+    """Parameter sets at a distance from the current ones, as candidates."""
+
+    def __init__(self, subspace: BoundSubspace, members: type[Members] = Members) -> None:
+        self._subspace = Together(subspace)
+        self._members = members
+        self._particles = ParticleMap((subspace.dim,), subspace.dim)
+
+    def candidates(self, tensors: Mapping[str, Tensor], offsets: Tensor, seed: int) -> Candidates:
+        """One parameter set per row.
+
+        Args:
+            tensors: Current values.
+            offsets: How far each set is from them, (N, dim).
+            seed: Of the random numbers that all their forward passes share.
+        """
+        rows = torch.zeros(1, dtype=torch.long)
+        stacked = offsets[None, :, None, :]
+        return self._members(tensors, self._subspace, self._particles, rows, stacked, seed)
+
+
+def evaluate(candidates: Candidates, objective: Objective) -> Tensor:
+    """Their losses (N,) in double precision on the CPU; N evaluations."""
+    found = objective.losses(candidates)
+    if found.shape != (len(candidates),):
+        raise ObjectiveError(
+            f"objective must return {len(candidates)} losses, got {tuple(found.shape)}"
+        )
+    return found.detach().double().cpu()
+
+
+class Searcher(Baseline):
+    """A gradient-free baseline.
 
     Losses that are NaN or infinite count as the worst finite one of the step, as PolyStep's do
     by default. The loss of a step is the mean of its losses, unless a method says otherwise.
@@ -34,6 +93,7 @@ class Searcher(Rival):
     """
 
     USUAL: ClassVar[type[Evaluator]] = Batched
+    MEMBERS: ClassVar[type[Members]] = Members
 
     def __init__(
         self,
@@ -55,7 +115,7 @@ class Searcher(Rival):
                 f"{self._name}: evaluator must be an object such as Batched(), got {evaluator!r}"
             )
         self.space = self.subspace.bind(self.layout, PARTICLE_DIM, self.seed)
-        self._moves = Moves(self.space)
+        self._moves = Moves(self.space, self.MEMBERS)
 
     def step(
         self,
@@ -67,13 +127,13 @@ class Searcher(Rival):
         objective: Objective | None = None,
     ) -> float:
         """Take one step and return its loss; arguments as for `PolyStep.step`."""
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
-        return self._take(partial(self._advance, goal))
+        asked = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        return self._take(partial(self._advance, asked))
 
-    def _advance(self, goal: Objective) -> Outcome:
+    def _advance(self, objective: Objective) -> Outcome:
         offsets = self._ask()
         seed = seeds.derive(self.seed, "forward", self.steps)
-        found = losses_of(self._moves.candidates(self.tensors, offsets, seed), goal)
+        found = evaluate(self._moves.candidates(self.tensors, offsets, seed), objective)
         losses, nonfinite = finite_losses(found, "worst")
         changes = self._tell(offsets, losses)
         for name, change in changes.items():
@@ -114,8 +174,8 @@ class Searcher(Rival):
         self.space.load_state_dict(memory["subspace"])
 
 
-class Walker(Searcher):
-    """A gradient-free rival that takes its steps within the subspace."""
+class SubspaceSearcher(Searcher):
+    """A gradient-free baseline that takes its steps within the subspace."""
 
     def _tell(self, offsets: Tensor, losses: Tensor) -> dict[str, Tensor]:
         move = self._like(self._move(offsets, losses))
