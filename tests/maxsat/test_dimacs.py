@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardstep.errors import DataError
-from hardstep.maxsat import Formula, random_ksat, read, reading, text, write
-from hardstep.maxsat.reading import loads
-from hardstep.maxsat.writing import dumps
+from hardstep.maxsat import Formula, random_ksat, read, write
+from hardstep.maxsat.dimacs import dumps, loads, reader, text
 from tests.maxsat.naive import EXAMPLES, Plain, as_lists, formula_of, normal, parse, plains
 
 BLANKS = [" ", "  ", "\t", "\n", "\r\n", " \n\n\t", "\nc 1 2 0 p cnf h %\n", "\r\n  c\r\nc x\r\n"]
@@ -20,7 +19,7 @@ BLANKS = [" ", "  ", "\t", "\n", "\r\n", " \n\n\t", "\nc 1 2 0 p cnf h %\n", "\r
 @contextmanager
 def pieces(num_bytes):
     with (
-        patch.object(reading, "PIECE_BYTES", num_bytes),
+        patch.object(reader, "PIECE_BYTES", num_bytes),
         patch.object(text, "BLOCK_BYTES", num_bytes),
     ):
         yield
@@ -104,7 +103,7 @@ def test_the_written_text_is_as_the_formats_have_it():
 
 def test_many_clauses_of_mixed_length_survive_several_pieces():
     rng = np.random.default_rng(0)
-    lengths = rng.integers(0, 12, 120_000)
+    lengths = rng.integers(0, 12, 30_000)
     signed = rng.integers(1, 10**6, lengths.sum()) * rng.choice([-1, 1], lengths.sum())
     starts = np.concatenate([[0], np.cumsum(lengths)])
     literals = 2 * (np.abs(signed) - 1) + (signed < 0)
@@ -115,11 +114,9 @@ def test_many_clauses_of_mixed_length_survive_several_pieces():
         np.testing.assert_array_equal(getattr(again, name), getattr(formula, name))
 
 
-@pytest.mark.parametrize(
-    "number", [10**k + d for k in range(19) for d in (-1, 0, 1) if 10**k + d > 0]
-)
-def test_weights_of_every_number_of_digits_are_exact(number):
-    if number <= 2**63 - 1:
+def test_weights_of_every_number_of_digits_are_exact():
+    numbers = [10**k + d for k in range(19) for d in (-1, 0, 1) if 10**k + d > 0]
+    for number in numbers:
         assert loads(f"{number} 1 0").weights.tolist() == [number]
 
 
@@ -200,7 +197,7 @@ def only_refused(content):
         assert "\n" not in said
     else:
         assert formula.occurrences.size == formula.literals.size
-        formula.falsified(np.zeros(formula.num_variables, dtype=bool))
+        formula.cost(np.zeros(formula.num_variables, dtype=bool))
 
 
 def edited(content, edits):
@@ -210,7 +207,7 @@ def edited(content, edits):
     return content
 
 
-@settings(EXAMPLES, max_examples=200)
+@settings(EXAMPLES, max_examples=100)
 @given(files(), EDITS, st.integers(1, 40))
 def test_a_damaged_file_is_read_or_refused_in_one_sentence(content, edits, num_bytes):
     damaged = edited(content.encode(), edits)

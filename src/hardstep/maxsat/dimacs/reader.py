@@ -1,6 +1,6 @@
 """Reader of DIMACS CNF and of both WCNF dialects, plain, gzip or xz.
 
-The format is found from the content; see `header` for the three kinds of file and `clauses` for
+The format is found from the content; see `clauses` for the three kinds of file and for
 what a clause is. Also as the formats have it:
 
 - Lines that start with c are comments, wherever they are.
@@ -22,12 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep.errors import DataError
-from hardstep.maxsat.checks import MAX_TOTAL_WEIGHT, total
-from hardstep.maxsat.clauses import Clauses, parse_clauses
-from hardstep.maxsat.formula import Formula
-from hardstep.maxsat.header import Header, split_header
-from hardstep.maxsat.normal import row_starts
-from hardstep.maxsat.text import BLANK, Passage, passages, refusal
+from hardstep.maxsat.dimacs.clauses import Clauses, Header, parse_clauses, split_header
+from hardstep.maxsat.dimacs.text import BLANK, Passage, read_passages, refusal
+from hardstep.maxsat.formula import MAX_TOTAL_WEIGHT, Formula, row_starts, sum_exactly
 
 # Bytes parsed at once: much against the cost of a numpy call, little against memory.
 PIECE_BYTES = 1 << 18
@@ -42,7 +39,7 @@ def read(path: str | PathLike[str]) -> Formula:
     Raises:
         DataError: The file is missing, damaged, or not a formula; the message says where.
     """
-    with _opened(Path(path)) as stream:
+    with _open(Path(path)) as stream:
         return _parse(stream, str(path))
 
 
@@ -57,7 +54,7 @@ def loads(content: bytes | str, name: str = "text") -> Formula:
     return _parse(BufferedReader(cast(RawIOBase, BytesIO(content))), name)
 
 
-def _opened(path: Path) -> BufferedReader:
+def _open(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except (OSError, ValueError) as error:
@@ -67,7 +64,7 @@ def _opened(path: Path) -> BufferedReader:
 
 def _parse(stream: BufferedReader, name: str) -> Formula:
     try:
-        source = passages(stream, name)
+        source = read_passages(stream, name)
         for passage in source:
             if passage.text.strip(BLANK):
                 header, rest = split_header(passage)
@@ -132,7 +129,7 @@ class _Collector:
         for start in range(0, len(passage.text), PIECE_BYTES):
             self._pending += passage.text[start : start + PIECE_BYTES]
             if len(self._pending) >= self._enough:
-                # The last word may go on in the next piece.
+                # The last word may continue in the next piece.
                 self._take(len(self._pending.rstrip(_WORD_BYTES)))
                 # Doubled, a clause over many pieces is still parsed in linear time.
                 self._enough = max(PIECE_BYTES, 2 * len(self._pending))
@@ -192,7 +189,7 @@ class _Collector:
         self, passage: Passage, offsets: NDArray[np.int64], weights: NDArray[np.int64]
     ) -> None:
         before = self._total_weight
-        self._total_weight += total(weights)
+        self._total_weight += sum_exactly(weights)
         if self._total_weight > MAX_TOTAL_WEIGHT:
             sums = enumerate(accumulate(weights.tolist(), initial=before))
             index = next(count for count, value in sums if value > MAX_TOTAL_WEIGHT) - 1

@@ -8,8 +8,7 @@ import pytest
 
 from hardstep.errors import DataError
 from hardstep.maxsat import random_ksat, read
-from hardstep.maxsat.reading import loads
-from hardstep.maxsat.writing import dumps
+from hardstep.maxsat.dimacs import dumps, loads
 
 TOO_MUCH = "9" * 20
 
@@ -206,6 +205,6 @@ def test_a_formula_beyond_memory_is_refused(monkeypatch):
     def exhausted(*_):
         raise MemoryError
 
-    monkeypatch.setattr("hardstep.maxsat.reading.parse_clauses", exhausted)
+    monkeypatch.setattr("hardstep.maxsat.dimacs.reader.parse_clauses", exhausted)
     with pytest.raises(DataError, match="some.cnf: the formula does not fit in memory"):
         loads("p cnf 1 1\n1 0\n", "some.cnf")

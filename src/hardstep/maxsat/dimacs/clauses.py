@@ -1,21 +1,84 @@
-"""Clauses out of a passage of text, checked against the header.
+"""The 'p' line, which says what a file holds and how much of it, and the clauses after it.
 
-cnf          literals 0
-wcnf         weight literals 0, or h literals 0
+p cnf  variables clauses          literals 0: every clause is soft and weighs 1
+p wcnf variables clauses [top]    weight literals 0: from `top` on, clauses are hard
+no such line                      weight literals 0, or h literals 0 for a hard clause
 
 A 0 always closes a clause: one that was meant as a literal cannot be told apart, and shows as a
 clause too many. Clauses may share a line or span several.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardstep.maxsat.checks import MAX_TOTAL_WEIGHT, MAX_VARIABLES
-from hardstep.maxsat.header import Header
-from hardstep.maxsat.text import Passage
-from hardstep.maxsat.tokens import Tokens, tokenise
+from hardstep.maxsat.dimacs.text import (
+    BLANK,
+    MAX_NUMBER,
+    Passage,
+    Tokens,
+    refusal,
+    tokenize,
+)
+from hardstep.maxsat.formula import MAX_CLAUSES, MAX_TOTAL_WEIGHT, MAX_VARIABLES
+
+_FORMS = "'p cnf VARIABLES CLAUSES' or 'p wcnf VARIABLES CLAUSES [TOP]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the 'p' line announces; all None for the dialect that has none."""
+
+    line: int | None = None
+    num_variables: int | None = None
+    num_clauses: int | None = None
+    top: int | None = None
+    weighted: bool = True
+
+
+def split_header(passage: Passage) -> tuple[Header, Passage]:
+    """The header at the start of the passage, which is not blank, and what comes after it.
+
+    Raises:
+        DataError: The first line starts with p, but is not a header.
+    """
+    start = len(passage.text) - len(passage.text.lstrip(BLANK))
+    if passage.text[start : start + 1] != b"p":
+        return Header(), passage
+    end = passage.text.find(b"\n", start)
+    end = len(passage.text) if end < 0 else end
+    return _parse_header(passage, start, end), passage.from_offset(end)
+
+
+def _parse_header(passage: Passage, start: int, end: int) -> Header:
+    line = passage.line_at(start)
+    words = passage.text[start:end].split()
+    kind, numbers = b" ".join(words[:2]), words[2:]
+    if kind not in (b"p cnf", b"p wcnf") or len(numbers) not in (2, 2 + (kind == b"p wcnf")):
+        shown = passage.text[start:end].strip()[:60].decode("ascii", "backslashreplace")
+        raise refusal(passage.name, line, f"'{shown}' is not a header; it must be {_FORMS}")
+    return Header(
+        line,
+        _parse_number(passage.name, line, "variables", numbers[0], 0, MAX_VARIABLES),
+        _parse_number(passage.name, line, "clauses", numbers[1], 0, MAX_CLAUSES),
+        _parse_number(passage.name, line, "top", numbers[2], 1, MAX_NUMBER)
+        if numbers[2:]
+        else None,
+        weighted=kind == b"p wcnf",
+    )
+
+
+def _parse_number(name: str, line: int, field: str, word: bytes, low: int, high: int) -> int:
+    # Python refuses to convert thousands of digits, and none of these needs more than 20.
+    value = int(word) if word.isdigit() and len(word) <= 20 else -1
+    if not low <= value <= high:
+        shown = word[:40].decode("ascii", "backslashreplace")
+        raise refusal(
+            name, line, f"'{shown}' stands for {field}, which must be whole, from {low} to {high}"
+        )
+    return value
 
 
 class Clauses(NamedTuple):
@@ -35,7 +98,7 @@ def parse_clauses(passage: Passage, header: Header) -> Clauses:
     Raises:
         DataError: A word, a literal or a weight is not one of the format.
     """
-    tokens = tokenise(passage, letters=header.line is None)
+    tokens = tokenize(passage, letters=header.line is None)
     closing = np.flatnonzero(tokens.magnitudes == 0)
     opening = np.zeros_like(closing)
     opening[1:] = closing[:-1] + 1

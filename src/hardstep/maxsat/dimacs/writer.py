@@ -1,4 +1,4 @@
-"""Writer of the formats that `reading` reads.
+"""Writer of the formats that `reader` reads.
 
 A formula is written as it is held: in normal form, without the tautologies it was given with.
 """
