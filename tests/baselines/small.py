@@ -18,7 +18,8 @@ from hardstep.baselines import (
     Spsa,
 )
 from hardstep.data import Batches, digits
-from hardstep.nn import build, mlp
+from hardstep.nn import build
+from hardstep.tasks.architectures import mlp
 
 SUBSPACE = RowWise(rank=2)
 TWIN = partial(mlp, 64, 16, 10)

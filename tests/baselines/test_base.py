@@ -15,8 +15,9 @@ from hardstep import EarlyStopping, Full, JsonlLog, Validation
 from hardstep.baselines import AdamTwin, InSubspace, MeZo, OpenAiEs, RandomSearch, Spsa
 from hardstep.data import digits
 from hardstep.errors import CheckpointError, ConfigError
-from hardstep.nn import SmoothLIF, SpikingMLP, build, spiking_mlp
+from hardstep.nn import SmoothLIF, SpikingMLP, build
 from hardstep.optim import StepReport
+from hardstep.tasks.architectures import spiking_mlp
 from hardstep.training import ACCURACY, Callback, ProgressBar
 from tests.baselines.small import BASELINES, COSTS, SEARCHERS, batches, net, steps, weights
 

@@ -21,8 +21,9 @@ from hardstep.baselines import (
     standardize,
 )
 from hardstep.baselines.low_rank import Factored
-from hardstep.nn import SmoothLIF, SpikingMLP, build, spiking_mlp
+from hardstep.nn import SmoothLIF, SpikingMLP, build
 from hardstep.subspaces import Adaptive, Layout, trainable
+from hardstep.tasks.architectures import spiking_mlp
 from tests.baselines.small import batches, net, steps, weights
 
 DIM = 6

@@ -14,8 +14,9 @@ from hardstep.baselines.low_rank import Factored
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation import Candidates, Incremental, ModelObjective, Problem, Span
 from hardstep.evaluation.memory import LiveBytes
-from hardstep.nn import build, mlp
+from hardstep.nn import build
 from hardstep.subspaces import Layout, trainable
+from hardstep.tasks.architectures import mlp
 from tests.baselines.small import SEARCHERS, batches, net, steps, weights
 from tests.subspaces.catalogue import MODELS, SUBSPACES, randn, tensors_of
 

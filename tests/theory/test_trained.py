@@ -9,9 +9,9 @@ import torch
 from hardstep import presets, tasks
 from hardstep.errors import DataError
 from hardstep.geometry import Haar, Mollifier, Orthoplex
-from hardstep.nn import Quantize, build, spiking_mlp
-from hardstep.nn.models import quantized_mlp
+from hardstep.nn import Quantize, build
 from hardstep.schedules import length_at, temperature_at
+from hardstep.tasks.architectures import quantized_mlp, spiking_mlp
 from hardstep.theory import checks
 from hardstep.theory import group_i_trained as walls
 from hardstep.theory import group_j_trained as runs

@@ -15,7 +15,7 @@ from hardstep.cli import bench, compare, diagnose, evaluate, train, tune
 from hardstep.data import from_tensors
 from hardstep.errors import ConfigError
 from hardstep.nn import build
-from hardstep.tasks.dry_run import rehearse, rehearse_with
+from hardstep.tasks.dry_run import try_model, try_task
 from tests.cli.test_train import hardstep
 
 OWN = """
@@ -182,29 +182,29 @@ DRAWING = "import random\nimport numpy as np\n" + OWN.replace(
 ).replace("nn.Linear(4, 3)", "nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 3))")
 
 
-def test_a_rehearsal_leaves_generators_weights_and_statistics_as_they_were(write):
+def test_a_trial_leaves_generators_weights_and_statistics_as_they_were(write):
     write(DRAWING)
     task = tasks.find("own.py")
     before = generators()
-    rehearse(task, seed=0)
+    try_task(task, seed=0)
     assert generators() == before
     dataset, model = task.data(0), build(task.model, 0)
     kept = {name: value.clone() for name, value in model.state_dict().items()}
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     assert model.training
     assert not dataset.test_reads
     assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_task_of_ours_is_not_loaded_for_a_rehearsal():
+def test_a_task_of_ours_is_not_loaded_for_a_dry_run():
     def data(seed):
         raise AssertionError
 
-    rehearse(replace(tasks.find("mlp"), data=data), seed=0)
+    try_task(replace(tasks.find("mlp"), data=data), seed=0)
 
 
 def test_a_batch_as_small_as_the_data_is_enough(write):
     write(OWN.replace("batch_size=8", "batch_size=1000"))
     task = tasks.find("own.py")
     few = from_tensors(torch.zeros(5, 4), torch.arange(5) % 3, seed=0, valid=0.3)
-    rehearse_with(task, few, nn.Linear(4, 3))
+    try_model(task, few, nn.Linear(4, 3))

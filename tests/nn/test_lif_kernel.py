@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from hardstep.nn import LIF, SpikingMLP, one_pass
+from hardstep.nn import LIF, SpikingMLP, lif_kernel
 from hardstep.nn.spiking import Neuron
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 2.0, math.inf, -math.inf, math.nan, 1e-42])
@@ -56,24 +56,24 @@ def test_bits_are_those_of_torch(num, dtype, decay, threshold, special, at_rest)
     lif = LIF(decay, threshold)
     current = numbers(num, dtype, 0, [*special, threshold])
     membrane = None if at_rest else numbers(num, dtype, 1, special[::-1])
-    found = one_pass.step(current, membrane, decay, threshold)
+    found = lif_kernel.step(current, membrane, decay, threshold)
     assert_same(found, by_torch(lif, current, membrane))
 
 
-def test_a_threshold_that_single_precision_rounds_is_met_by_its_neighbour():
+def test_a_threshold_that_single_precision_rounds_is_met_by_its_neighbor():
     near = torch.tensor([0.1]).nextafter(torch.tensor([0.0]))
     current = torch.cat([near, torch.tensor([0.1])])
-    spikes, _ = one_pass.step(current, None, 0.95, 0.1)
+    spikes, _ = lif_kernel.step(current, None, 0.95, 0.1)
     assert spikes.tolist() == [0.0, 1.0] == (current >= 0.1).float().tolist()
 
 
 def test_threads_share_large_steps(monkeypatch):
     current, membrane = numbers(10_001, torch.float32, 0), numbers(10_001, torch.float32, 1)
-    monkeypatch.setattr(one_pass, "SEVERAL", 1_000)
+    monkeypatch.setattr(lif_kernel, "SEVERAL", 1_000)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        found = one_pass.step(current, membrane, 0.9, 0.5)
+        found = lif_kernel.step(current, membrane, 0.9, 0.5)
     finally:
         torch.set_num_threads(before)
     assert_same(found, by_torch(LIF(0.9, 0.5), current, membrane))
@@ -84,8 +84,8 @@ def test_vmap_is_a_larger_step(axes, monkeypatch):
     current = numbers(60, torch.float32, 0).reshape(3, 4, 5).movedim(0, axes[0])
     membrane = numbers(60, torch.float32, 1).reshape(3, 4, 5).movedim(0, axes[1])
     lif, calls = LIF(), []
-    run = one_pass._run
-    monkeypatch.setattr(one_pass, "_run", lambda *args: (calls.append(args), run(*args)))
+    run = lif_kernel._run
+    monkeypatch.setattr(lif_kernel, "_run", lambda *args: (calls.append(args), run(*args)))
     found = vmap(lif, in_dims=axes)(current, membrane)
     assert [args[0].shape for args in calls] == [(3, 4, 5)]
     pairs = zip(current.unbind(axes[0]), membrane.unbind(axes[1]), strict=True)
@@ -147,7 +147,7 @@ class Eager(LIF):
         return super().fire(2 * membrane)
 
 
-def test_a_neuron_of_ones_own_fires_as_it_says():
+def test_a_subclass_fires_as_it_says():
     current = torch.tensor([0.4, 0.6, 1.2])
     assert Eager()(current)[0].tolist() == [0.0, 1.0, 1.0]
 
@@ -165,7 +165,7 @@ def unusual():
 
 @pytest.mark.parametrize(("name", "current", "membrane", "decay"), list(unusual()))
 def test_what_is_not_covered_is_left_to_torch(name, current, membrane, decay):
-    assert one_pass.step(current, membrane, decay, 0.5) is None
+    assert lif_kernel.step(current, membrane, decay, 0.5) is None
     lif = LIF(0.9, 0.5)
     lif.decay = decay
     for ours, theirs in zip(lif(current, membrane), by_torch(lif, current, membrane), strict=True):

@@ -1,4 +1,4 @@
-"""One step of hard neurons in one pass over memory, where torch takes six.
+"""One step of LIF neurons in one pass over memory, where torch takes six.
 
 Every operation of torch goes through memory, and small networks wait for its overhead. This gives
 the same bits. It is for plain numbers on the CPU and for `vmap` over them; whatever watches,
@@ -30,11 +30,11 @@ def step(
     level = max(_functorch.maybe_get_level(t) for t in (current, membrane) if t is not None)
     if level > 0:
         return _batched(level, current, membrane, decay, threshold)
-    if not (_is_ours(current) and _is_number(decay) and _is_number(threshold)):
+    if not (_is_plain(current) and _is_number(decay) and _is_number(threshold)):
         return None
     if membrane is not None:
         alike = membrane.shape == current.shape and membrane.dtype == current.dtype
-        if not (alike and _is_ours(membrane)):
+        if not (alike and _is_plain(membrane)):
             return None
     spikes, after = torch.empty_like(current), torch.empty_like(current)
     _run(current, membrane, spikes, after, _constants(current.dtype, decay, threshold))
@@ -46,7 +46,7 @@ def _batched(
 ) -> Stepped | None:
     """Inside `vmap`: an axis more is a larger step.
 
-    By hand, for a function of torch's with a rule of its own takes half a millisecond a call.
+    A `torch.autograd.Function` with a rule for `vmap` would take half a millisecond a call.
     """
     inner = []
     for tensor in (current, membrane):
@@ -80,7 +80,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float | int)
 
 
-def _is_ours(tensor: Tensor) -> bool:
+def _is_plain(tensor: Tensor) -> bool:
     return (
         type(tensor) in (Tensor, torch.nn.Parameter)
         and tensor.dtype in LANES

@@ -31,13 +31,13 @@ class Split:
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
             raise DataError(f"Split: {len(self.inputs)} inputs but {len(self.labels)} labels")
-        if not _usable(self.inputs):
+        if not _is_usable(self.inputs):
             raise DataError(
                 "Split: inputs must be floating point, or torch.long for indices, got "
                 f"{self.inputs.dtype}; make pictures of bytes so with .float() / 255, arrays with "
                 ".astype('float32') / 255"
             )
-        if not _usable(self.labels):
+        if not _is_usable(self.labels):
             raise DataError(
                 "Split: labels must be torch.long for classes, or floating point for numbers, got "
                 f"{self.labels.dtype}"
@@ -51,7 +51,7 @@ class Split:
         return Split(self.inputs[index], self.labels[index])
 
 
-def _usable(values: Tensor) -> bool:
+def _is_usable(values: Tensor) -> bool:
     return values.is_floating_point() or values.dtype == torch.long
 
 
@@ -92,7 +92,7 @@ class DataSet:
         if self._reads:
             raise DataError(
                 f"DataSet {self.name}: the test part was opened before training began; open it "
-                "after, or make the data set anew for every run"
+                "after, or make a new data set for every run"
             )
         self._sealed = True
         try:

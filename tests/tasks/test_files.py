@@ -55,10 +55,10 @@ def test_a_function_may_make_the_task(write):
     assert tasks.find("own.py:make").steps == 3
 
 
-def test_a_file_imports_its_neighbours_and_defines_what_can_be_pickled(write):
-    write("WIDTH = 10\n", "neighbour_of_own.py")
+def test_a_file_imports_its_neighbors_and_defines_what_can_be_pickled(write):
+    write("WIDTH = 10\n", "neighbor_of_own.py")
     write(
-        SMALL.replace("\nsmall", "\nfrom neighbour_of_own import WIDTH\nsmall")
+        SMALL.replace("\nsmall", "\nfrom neighbor_of_own import WIDTH\nsmall")
         + "@dataclass\nclass Pair:\n    a: 'int' = 1\n\n\ndef make():\n    return small\n"
     )
     before = list(sys.path)
