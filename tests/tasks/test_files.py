@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -199,23 +198,26 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     assert capsys.readouterr().out.startswith(f"test mse   {shown}  (80 examples)\nvalidation ")
 
 
-def test_the_guide_loads_the_selected_weights_without_hardstep(write, tmp_path):
+def test_the_guide_loads_the_selected_weights_without_hardstep(
+    write, tmp_path, monkeypatch, capsys
+):
     write(STEPS)
     for steps in (3, 2):  # the second goes to a folder of its own
         assert train.run_train(train.TrainOptions("own.py:steps", steps=steps)) == 0
     folder = tmp_path / "runs" / "own-steps-own-seed0"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LOADING], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+    assert "hardstep" not in LOADING
+    monkeypatch.syspath_prepend(tmp_path)
+    exec(LOADING, {})
+    del sys.modules["own"]
+    said = capsys.readouterr().out.splitlines()[-1]
     saved = torch.load(folder / "checkpoint.pt", weights_only=True)
     assert (saved["meta"]["task"], saved["meta"]["steps"]) == ("own.py:steps", 3)
     model = tasks.find("own.py:steps").model()
     model.load_state_dict(saved["best_weights"])
-    assert float(done.stdout) == pytest.approx(model(torch.tensor([[0.5]])).item(), rel=1e-6)
+    assert float(said) == pytest.approx(model(torch.tensor([[0.5]])).item(), rel=1e-6)
 
 
-def test_a_run_goes_on_where_the_guide_says_and_ends_at_its_steps(write, capsys):
+def test_a_run_continues_where_the_guide_says_and_ends_at_its_steps(write, capsys):
     write(STEPS)
     for steps in (3, 2):
         train.run_train(train.TrainOptions("own.py:steps", steps=steps))
@@ -270,7 +272,7 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
         train.run_train(train.TrainOptions("moved.py", out=out, resume=True))
 
 
-def test_a_task_of_ones_own_is_diagnosed_however_few_examples_it_has(write, capsys):
+def test_a_users_task_is_diagnosed_however_few_examples_it_has(write, capsys):
     write(STEPS.replace("-2, 2, 400", "-2, 2, 40"))
     assert diagnose.run_diagnose(diagnose.DiagnoseOptions("own.py:steps", json=True)) == 0
     found = json.loads(capsys.readouterr().out)
@@ -331,10 +333,11 @@ def test_losses_through_a_custom_gradient_are_those_of_plain_forward_passes():
     with torch.no_grad():
         plain = [
             float(cross_entropy(functional_call(model, candidates.parameters(n), inputs), labels))
-            for n in range(len(losses))
+            for n in range(0, len(losses), 4)
         ]
     assert losses.std() > 0.01
-    torch.testing.assert_close(losses.double(), torch.tensor(plain).double(), rtol=1e-5, atol=1e-5)
+    expected = torch.tensor(plain).double()
+    torch.testing.assert_close(losses[::4].double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_with_a_custom_gradient_learns_without_it():
