@@ -164,7 +164,7 @@ def _check_finite(name: str, what: str, given: Tensor, kept: Tensor) -> None:
 
 
 def _check_classes(name: str, what: str, labels: Tensor) -> None:
-    """Refuse whole numbers that are not classes; of other shapes than (N,) the loss is the judge.
+    """Refuse whole numbers that are not classes; other shapes than (N,) are left to the loss.
 
     Sequences and pictures of classes are such shapes; columns and one-hot rows are mistakes.
     """

@@ -68,7 +68,7 @@ class MaxSat:
         if candidates.particles is not self._particles:
             self._list_shared(candidates)
         values = numbers >= 0
-        falsified = self._falsified(values)
+        falsified = self._find_falsified(values)
         self.standing = self._standing(falsified)
         flips = flip_costs(
             values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs
@@ -90,10 +90,10 @@ class MaxSat:
 
     def stand(self, values: NDArray[np.bool_]) -> Standing:
         """How good an assignment is; `counts` then holds its true literals per clause."""
-        self.standing = self._standing(self._falsified(values))
+        self.standing = self._standing(self._find_falsified(values))
         return self.standing
 
-    def _falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _find_falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
         count_true(self.formula.starts, self.formula.literals, values, self.counts)
         falsified: NDArray[np.bool_] = self.counts == 0
         return falsified

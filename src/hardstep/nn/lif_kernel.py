@@ -29,7 +29,7 @@ def step(
         return None
     level = max(_functorch.maybe_get_level(t) for t in (current, membrane) if t is not None)
     if level > 0:
-        return _batched(level, current, membrane, decay, threshold)
+        return _step_batched(level, current, membrane, decay, threshold)
     if not (_is_plain(current) and _is_number(decay) and _is_number(threshold)):
         return None
     if membrane is not None:
@@ -41,7 +41,7 @@ def step(
     return spikes, after
 
 
-def _batched(
+def _step_batched(
     level: int, current: Tensor, membrane: Tensor | None, decay: float, threshold: float
 ) -> Stepped | None:
     """Inside `vmap`: an axis more is a larger step.

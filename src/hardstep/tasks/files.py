@@ -98,13 +98,13 @@ def _load_module(path: Path) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        with _importing(private, module), translate_errors(f"{path} cannot be loaded", path):
+        with _import_beside(private, module), translate_errors(f"{path} cannot be loaded", path):
             spec.loader.exec_module(module)
     return sys.modules[private]
 
 
 @contextmanager
-def _importing(private: str, module: ModuleType) -> Iterator[None]:
+def _import_beside(private: str, module: ModuleType) -> Iterator[None]:
     """Register the module, and let it import its neighbors."""
     folder = str(Path(str(module.__file__)).parent)
     sys.modules[private] = module  # dataclasses and pickle look functions and classes up there
