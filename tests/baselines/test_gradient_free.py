@@ -225,7 +225,7 @@ def test_a_step_reports_the_losses_of_plain_forward_passes(name):
 
 def test_nothing_has_to_be_looked_up_that_a_look_up_would_find_otherwise():
     candidates, _, offsets = moved(net(), RowWise(rank=2), num=5)
-    fields = ("base", "subspace", "particles", "rows", "offsets", "seed")
+    fields = ("base", "subspace", "particles", "asked", "offsets", "seed")
     general = Candidates(*(getattr(candidates, name) for name in fields))
     assert list(candidates.spans()) == list(general.spans()) == [Span(0, 0, 5)]
     for span in (Span(0, 0, 5), Span(0, 3, 4)):

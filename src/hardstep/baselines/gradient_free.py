@@ -25,11 +25,11 @@ from hardstep.evaluation import (
     LossFunction,
     Objective,
     Span,
-    goal_of,
+    make_objective,
 )
 from hardstep.geometry import ParticleMap
 from hardstep.optim.report import finite_losses
-from hardstep.subspaces import BoundSubspace, RowWise, Subspace, Together
+from hardstep.subspaces import BoundSubspace, JointSubspace, RowWise, Subspace
 
 PARTICLE_DIM = 8  # PolyStep's default, to which row-wise subspaces round their budgets
 
@@ -51,21 +51,21 @@ class Moves:
     """Parameter sets at a distance from the current ones, as candidates."""
 
     def __init__(self, subspace: BoundSubspace, members: type[Members] = Members) -> None:
-        self._subspace = Together(subspace)
+        self._subspace = JointSubspace(subspace)
         self._members = members
         self._particles = ParticleMap((subspace.dim,), subspace.dim)
 
     def candidates(self, tensors: Mapping[str, Tensor], offsets: Tensor, seed: int) -> Candidates:
-        """One parameter set per row.
+        """One parameter set per offset.
 
         Args:
             tensors: Current values.
             offsets: How far each set is from them, (N, dim).
             seed: Of the random numbers that all their forward passes share.
         """
-        rows = torch.zeros(1, dtype=torch.long)
+        asked = torch.zeros(1, dtype=torch.long)
         stacked = offsets[None, :, None, :]
-        return self._members(tensors, self._subspace, self._particles, rows, stacked, seed)
+        return self._members(tensors, self._subspace, self._particles, asked, stacked, seed)
 
 
 def evaluate(candidates: Candidates, objective: Objective) -> Tensor:
@@ -127,7 +127,9 @@ class Searcher(Baseline):
         objective: Objective | None = None,
     ) -> float:
         """Take one step and return its loss; arguments as for `PolyStep.step`."""
-        asked = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        asked = make_objective(
+            self.model, self.evaluator, inputs, target, loss_fn, batched, objective
+        )
         return self._take(partial(self._advance, asked))
 
     def _advance(self, objective: Objective) -> Outcome:

@@ -24,9 +24,15 @@ from torch.utils._pytree import tree_map
 from hardstep._checks import check_count
 from hardstep.baselines.gradient_free import Members
 from hardstep.evaluation import Span
-from hardstep.subspaces import Layout, TensorSpec, Together
-from hardstep.subspaces.lowrank import FactorPart
-from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
+from hardstep.subspaces import (
+    BlockMap,
+    BoundSubspace,
+    IdentityMap,
+    JointSubspace,
+    Layout,
+    TensorSpec,
+)
+from hardstep.subspaces.lowrank import FactorMap
 
 PRECISE = (torch.float32, torch.float64)
 LARGE = 1 << 14  # numbers of a weight; with fewer, it takes less time to compute than to avoid
@@ -54,17 +60,17 @@ class Factored:
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> "BoundFactored":
         """Nothing to draw."""
         del particle_dim, seed
-        return BoundFactored(layout, tuple(self._part(layout, spec) for spec in layout))
+        return BoundFactored(layout, tuple(self._map(layout, spec) for spec in layout))
 
-    def _part(self, layout: Layout, spec: TensorSpec) -> Part:
+    def _map(self, layout: Layout, spec: TensorSpec) -> BlockMap:
         if not spec.is_matrix:
-            return IdentityPart(spec)
+            return IdentityMap(spec)
         rank = min(self.rank, spec.rows, spec.columns)
         zeros = torch.zeros(spec.rows + spec.columns, rank, dtype=layout.dtype, device=spec.device)
-        return ProductPart(spec, zeros[: spec.rows], zeros[spec.rows :])
+        return ProductMap(spec, zeros[: spec.rows], zeros[spec.rows :])
 
 
-class ProductPart(FactorPart):
+class ProductMap(FactorMap):
     """Factors that stay at 0, so that a change is the product of the coordinates alone."""
 
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
@@ -88,14 +94,14 @@ class ProductPart(FactorPart):
         return Factors(*self._factors(coordinates))
 
 
-class BoundFactored(PartsSubspace):
+class BoundFactored(BoundSubspace):
     """Changes A Bᵀ, and what a population of them adds up to."""
 
     def expand_factored(self, coordinates: Tensor) -> dict[str, Tensor | Factors]:
         """`expand_many` of vectors (N, n), but with large matrices as their factors."""
         changes: dict[str, Tensor | Factors] = {}
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
-            if isinstance(part, ProductPart) and part.stays_factored:
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
+            if isinstance(part, ProductMap) and part.stays_factored:
                 changes[part.specs[0].name] = part.factors(piece)
             else:
                 changes |= part.expand_many(piece)
@@ -107,8 +113,8 @@ class BoundFactored(PartsSubspace):
         A change is then `deviation` · A Bᵀ / √r, or `deviation` times a normal vector.
         """
         pieces = []
-        for part in self.parts:
-            if isinstance(part, FactorPart):
+        for part in self.maps:
+            if isinstance(part, FactorMap):
                 rank = part.left.shape[1]
                 pieces.append(torch.full((part.left.numel(),), deviation / math.sqrt(rank)))
                 pieces.append(torch.ones(part.right.numel()))
@@ -119,8 +125,8 @@ class BoundFactored(PartsSubspace):
     def mirror(self, coordinates: Tensor) -> Tensor:
         """Coordinates (N, dim) of the opposite changes: −A and B, −vectors."""
         pieces = []
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
-            kept = part.right.numel() if isinstance(part, FactorPart) else 0
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
+            kept = part.right.numel() if isinstance(part, FactorMap) else 0
             turned, same = torch.split(piece, [piece.shape[1] - kept, kept], dim=1)
             pieces += [-turned, same]
         return torch.cat(pieces, dim=1)
@@ -128,9 +134,9 @@ class BoundFactored(PartsSubspace):
     def combine(self, weights: Tensor, coordinates: Tensor) -> dict[str, Tensor]:
         """Σ w_i · change_i for weights (N,) and coordinates (N, dim), without any change_i."""
         result = {}
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
             (spec,) = part.specs
-            if isinstance(part, ProductPart):
+            if isinstance(part, ProductMap):
                 left, right = part.factors(piece)
                 # Member and rank together are the axis that the product sums over.
                 change = torch.tensordot(
@@ -150,7 +156,7 @@ class FactoredMembers(Members):
 
     def pack(self, span: Span) -> dict[str, Any]:
         """Whole tensors, or factors."""
-        assert isinstance(self.subspace, Together)
+        assert isinstance(self.subspace, JointSubspace)
         assert isinstance(self.subspace.inner, BoundFactored)
         changes = self.subspace.inner.expand_factored(self.coordinates(span)[1])
         return {
