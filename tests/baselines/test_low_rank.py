@@ -57,11 +57,11 @@ class Twice(Holder):
 
 
 class AsInput(Holder):
-    """Where what is linearly mapped is the weight itself."""
+    """Where what is linearly mapped is the weight itself, once by itself."""
 
     def forward(self, x):
         mixed = functional.linear(self.weight, self.last.weight.new_ones(WIDE, WIDE) / WIDE)
-        return self.last(x @ mixed.T)
+        return self.last(x @ mixed.T) * functional.linear(self.weight, self.weight).norm()
 
 
 class Unseen(Holder):
@@ -178,10 +178,10 @@ def test_losses_are_those_of_plain_forward_passes(name, batch, rank):
     assert factored(candidates)
     plain = losses(OneByOne(), candidates, problem)
     assert plain.std() > 1e-3  # members differ, so that mixing them up would be seen
-    for tile in (None, 3):
-        assert losses(Batched(tile), candidates, problem).tolist() == pytest.approx(
-            plain.tolist(), rel=1e-9
-        )
+    for evaluator in (Batched(), Batched(tile=3)):
+        found = losses(evaluator, candidates, problem)
+        assert found.tolist() == pytest.approx(plain.tolist(), rel=1e-9)
+        assert (evaluator.note == "batched") == (name != "unseen")
 
 
 def test_the_weights_of_members_are_not_computed_where_layers_are_linear(monkeypatch):

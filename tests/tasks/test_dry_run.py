@@ -162,7 +162,7 @@ def commands(tmp_path):
     ("command", "case"),
     [
         ("compare", "outputs"),
-        ("tune", "file"),
+        ("tune", "metric"),
         ("bench run", "metric"),
         ("bench run", "file"),
         ("diagnose", "outputs"),
