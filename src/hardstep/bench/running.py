@@ -18,7 +18,7 @@ from hardstep import tasks
 from hardstep.bench import methods
 from hardstep.bench.cells import Cell, Job, key_of
 from hardstep.bench.records import Record
-from hardstep.tasks import dry_run as rehearsal
+from hardstep.tasks import dry_run
 
 HELD = {signal.SIGINT, signal.SIGTERM}  # while workers are started
 
@@ -125,7 +125,7 @@ def rehearse(cells: Sequence[Cell]) -> None:
         methods.rehearse(tasks.find(task, data), method, dict(options))
     seeds = {(cell.task, cell.data): (*cell.sweep, *cell.seeds)[0] for cell in cells}
     for (task, data), seed in seeds.items():
-        rehearsal.rehearse(tasks.find(task, data), seed)
+        dry_run.try_task(tasks.find(task, data), seed)
 
 
 def carry_out(

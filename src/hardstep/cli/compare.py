@@ -25,7 +25,7 @@ from hardstep.cli.curves import Curves
 from hardstep.cli.live_table import LiveTable
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse
+from hardstep.tasks.dry_run import try_task
 from hardstep.tasks.files import is_address
 
 FRUGAL = (
@@ -61,7 +61,7 @@ def run_compare(options: CompareOptions) -> int:
         rehearse_method(task, method, chosen.get(method, {}))
     curves = Curves(task, options.match, _command(task, methods, budget, options), options.picture)
     _check_files(options, curves)
-    rehearse(task, seed=0)
+    try_task(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
     trials = [
         Trial(task, method, seed, budget, usual[method] | chosen.get(method, {}))
