@@ -216,5 +216,5 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
     [n for n in (*SUBSPACE_RUNS, "general", "warm", "frugal", "sketch", "rl") if n != "snn"],
 )
 def test_a_run_of_no_steps_is_refused(name):
-    with pytest.raises(ConfigError, match="steps must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="steps must be .* 1, got 0"):
         getattr(presets, name)(0)

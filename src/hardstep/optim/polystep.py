@@ -77,7 +77,7 @@ class PolyStep:
             temperature=temperature, step_radius=step_radius, probe_radius=probe_radius,
             num_probes=num_probes, jitter=jitter, rules=rules, nonfinite=nonfinite, **unknown,
         )  # fmt: skip
-        self.seed = seeds.checked(seed)
+        self.seed = seeds.check_seed(seed)
         self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
         if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
