@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hardstep.errors import CheckpointError, DataError, ObjectiveError
 from hardstep.evaluation import LossFunction, call_model, isolated
-from hardstep.evaluation.blackbox import as_number
+from hardstep.evaluation.objectives import as_number
 from hardstep.optim import Coverage, StepReport
 from hardstep.training.batches import check_target, split_batch
 from hardstep.training.checkpoints import check_stream, check_weights, name_way_out

@@ -11,8 +11,7 @@ from hardstep.evaluation.fused.compile import call
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.plan import Entry, Plan
 from hardstep.evaluation.fused.responses import Inputs, inputs_of, respond
-from hardstep.evaluation.incremental.changes import Column
-from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 

@@ -16,8 +16,7 @@ from hardstep.evaluation.fused.compile import compiled
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.pack import generator_for
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
-from hardstep.evaluation.incremental.changes import Column
-from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")

@@ -7,7 +7,7 @@ from torch import nn
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.fused import Kernel
-from hardstep.evaluation.incremental.verify import contradiction
+from hardstep.evaluation.incremental.verify import find_contradiction
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.nn import build
 from hardstep.subspaces import RowWise
@@ -49,7 +49,7 @@ def test_a_wrong_kernel_gives_way_to_operations_one_by_one(problem, monkeypatch)
     torch.testing.assert_close(losses, plain)
     torch.testing.assert_close(objective.losses(candidates), plain)  # and warns no more
     assert set(evaluator.notes.values()) == {"incremental"}
-    reasons = {row.reason for row in evaluator.explain(candidates, problem).rows}
+    reasons = {row.reason for row in evaluator.explain(candidates, problem).parameters}
     assert all(reason.startswith("a wrong fused loss: found ") for reason in reasons)
 
 
@@ -63,7 +63,8 @@ def test_wrong_rules_give_way_to_plain_forward_passes(problem, monkeypatch):
     assert torch.equal(losses, plain)
     assert torch.equal(objective.losses(candidates), plain)
     assert all(note.startswith("a wrong incremental loss: ") for note in evaluator.notes.values())
-    assert {row.path for row in evaluator.explain(candidates, problem).rows} == {"one at a time"}
+    explanation = evaluator.explain(candidates, problem)
+    assert {one.path for one in explanation.parameters} == {"one at a time"}
 
 
 def test_what_a_model_hides_from_the_record_is_found_out(problem):
@@ -107,7 +108,7 @@ def test_what_counts_as_a_contradiction(problem, spoil, seen):
     span = type(span)(span.block, span.start, span.start + 8)
     plain = OneByOne().losses(candidates, problem, [span])
     base = problem.loss(candidates.base, problem.buffers()).detach()
-    found = contradiction(candidates, problem, span, spoil(plain, base), base)
+    found = find_contradiction(candidates, problem, span, spoil(plain, base), base)
     assert (found is not None) == seen
 
 
@@ -117,7 +118,7 @@ def test_losses_that_are_not_finite_agree_with_themselves(problem):
     hopeless = Problem(problem.model, problem.inputs, None, lambda output: output.sum() / 0)
     plain = OneByOne().losses(candidates, hopeless, [span])
     assert not plain.isfinite().any()
-    assert contradiction(candidates, hopeless, span, plain, plain[0]) is None
+    assert find_contradiction(candidates, hopeless, span, plain, plain[0]) is None
 
 
 def test_a_network_that_carries_last_digits_far_is_not_accused():
@@ -141,5 +142,5 @@ def test_a_network_that_carries_last_digits_far_is_not_accused():
     plain = OneByOne().losses(candidates, problem, [span])
     base = problem.loss(candidates.base, problem.buffers()).detach()
     shuffled = plain.roll(3)  # losses of the right kind, of the wrong candidates
-    assert contradiction(candidates, problem, span, shuffled, base) is None
-    assert contradiction(candidates, problem, span, plain + 20, base) is not None
+    assert find_contradiction(candidates, problem, span, shuffled, base) is None
+    assert find_contradiction(candidates, problem, span, plain + 20, base) is not None
