@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hardstep.evaluation import Problem
-from hardstep.evaluation.fused.compile import call
-from hardstep.evaluation.fused.operations import BUILD
-from hardstep.evaluation.fused.vectors import Vectors
+from hardstep.evaluation.fused.compile import run_kernel
+from hardstep.evaluation.fused.emit_functions import FUNCTIONS
+from hardstep.evaluation.fused.emit_vectors import Vectors
+from hardstep.evaluation.fused.translate_elementwise import BUILD
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import LayerWise, RowWise, trainable
@@ -28,7 +29,6 @@ from .test_incremental import check_losses, compare
 
 # -- functions of vectors ------------------------------------------------------------------
 
-FUNCTIONS = ("exp", "expm1", "log", "sigmoid", "tanh")
 KINDS = {"f32": np.float32, "f64": np.float64}
 WIDER = {"f32": np.float64, "f64": np.longdouble}
 LANES = 8
@@ -40,7 +40,7 @@ def applied(function: str, kind: str, values: np.ndarray) -> np.ndarray:
     """A kernel of our own, which does nothing but apply one function."""
     v = Vectors(LANES)
     source, target = (v.offset(kind, pointer, "%r") for pointer in ("%p0", "%p1"))
-    v.store(kind, getattr(v, function)(kind, v.load(kind, source, 4)), target, 4)
+    v.store(kind, FUNCTIONS[function](v, kind, v.load(kind, source, 4)), target, 4)
     body, declared = "\n".join(v.body), "\n".join(sorted(v.intrinsics))
     text = f"""
 define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, ptr %scratch) {{
@@ -62,7 +62,7 @@ end:
 """
     padded = torch.from_numpy(np.append(values, np.ones(-len(values) % LANES, KINDS[kind])))
     result = torch.empty_like(padded)
-    call(text, [padded, result], 1, len(padded), len(padded), 0)
+    run_kernel(text, [padded, result], 1, len(padded), len(padded), 0)
     return result.numpy()[: len(values)]
 
 

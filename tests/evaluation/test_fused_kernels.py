@@ -9,7 +9,7 @@ from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
 from hardstep.evaluation import tiers as evaluating
 from hardstep.evaluation.fused import compile as compiling
-from hardstep.evaluation.fused import processor
+from hardstep.evaluation.fused import emit_products, emit_vectors
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
@@ -119,7 +119,7 @@ def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
 def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
     given, found = problem(name, torch.float32), {}
     for width in (1, 2, 3, 6, 12):
-        monkeypatch.setattr(processor, "sums_in_registers", lambda _, width=width: width)
+        monkeypatch.setattr(emit_products, "sums_in_registers", lambda width=width: width)
         evaluator = Incremental()
         found[width] = losses_of(given, evaluator=evaluator)
         assert not_fused(evaluator) == set()
@@ -130,8 +130,9 @@ def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
     ("features", "width"),
     [(("avx", "avx512f"), 12), (("avx", "avx2"), 6), (("sse2",), 2), (("neon",), 6)],
 )
-def test_sums_change_and_weight_fit_the_registers(features, width):
-    assert processor.sums_in_registers(dict.fromkeys(features, True)) == width
+def test_sums_change_and_weight_fit_the_registers(features, width, monkeypatch):
+    monkeypatch.setattr(emit_vectors, "cpu_features", lambda: dict.fromkeys(features, True))
+    assert emit_vectors.sums_in_registers() == width
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_probes_that_change_no_binary_weight_get_the_base_loss_to_the_bit():
 def folder(tmp_path, monkeypatch):
     """A cache of its own, and nothing compiled yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     return tmp_path
 
 
@@ -211,7 +212,7 @@ def test_kernels_are_kept_on_disk_and_found_again(folder, optimised):
     given = problem("squeezed")
     first = losses_of(given)
     assert len(kept(folder)) == len(optimised) == 2  # one per layer
-    compiling.compiled.cache_clear()  # as another process would start
+    compiling.compile_kernel.cache_clear()  # as another process would start
     assert torch.equal(losses_of(given), first)
     assert len(kept(folder)) == len(optimised) == 2
 
@@ -235,7 +236,7 @@ def test_a_damaged_kernel_is_compiled_again(folder, optimised, damage):
     code = {path: path.read_bytes() for path in kept(folder)}
     for path in code:
         path.write_bytes(damage(code[path]))
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
     assert len(optimised) == 2 * len(code)
     assert {path: path.read_bytes() for path in kept(folder)} == code
@@ -247,7 +248,7 @@ def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimise
     one, *others = kept(folder)
     for path in others:
         path.write_bytes(one.read_bytes())
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
     assert len(optimised) == 2 + len(others)
 
@@ -262,7 +263,7 @@ def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
         (occupied / path.relative_to(folder)).mkdir(parents=True)
     for place in (blocked, blocked / "below", occupied, "/proc/no/such/place"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(place))
-        compiling.compiled.cache_clear()
+        compiling.compile_kernel.cache_clear()
         assert torch.equal(losses_of(given), first)
     assert blocked.read_text() == ""
 
@@ -292,7 +293,7 @@ def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
 
     monkeypatch.setattr(evaluating, "plan", planned)
     monkeypatch.setattr(compiling.llvm, "parse_assembly", parsed)
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     opt = PolyStep(given.model, subspace=RowWise(2))
     batch = (given.inputs, given.target, given.loss_fn)
     opt.step(*batch)

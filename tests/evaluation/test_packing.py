@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hardstep.evaluation import Incremental
-from hardstep.evaluation.fused import pack, processor
-from hardstep.evaluation.fused.compile import call as kernel_call
-from hardstep.evaluation.fused.lanes import can_rearrange
+from hardstep.evaluation.fused import bind, emit_vectors, pack
+from hardstep.evaluation.fused.compile import run_kernel
+from hardstep.evaluation.fused.emit_vectors import can_rearrange
 from hardstep.subspaces import RowWise
 
 from .fused_programs import problem
@@ -24,7 +24,7 @@ needs_permutations = pytest.mark.skipif(not can_rearrange(), reason="needs AVX2"
 
 
 def with_features(monkeypatch, **features):
-    monkeypatch.setattr(processor, "features", lambda: features)
+    monkeypatch.setattr(emit_vectors, "cpu_features", lambda: features)
 
 
 def evaluated(monkeypatch, given):
@@ -32,12 +32,13 @@ def evaluated(monkeypatch, given):
     packs = {}
 
     def call(text, *arguments):
-        packs[text] = "%unit_next" in text
-        kernel_call(text, *arguments)
+        if "%stride" in text:  # not what shortens directions
+            packs[text] = "%unit_next" in text
+        run_kernel(text, *arguments)
 
     evaluator = Incremental()
     with monkeypatch.context() as patch:
-        patch.setattr("hardstep.evaluation.fused.bind.call", call)
+        patch.setattr(bind, "run_kernel", call)
         losses = losses_of(given, RowWise(2), evaluator)
     assert not_fused(evaluator) == set()
     return losses, list(packs.values())
@@ -84,8 +85,8 @@ def test_registers_are_rearranged_by_the_processors_own_instruction(
     with_features(monkeypatch, **dict.fromkeys(features, True))
     texts = []
     planning = import_module("hardstep.evaluation.fused.plan")
-    monkeypatch.setattr(planning, "compiled", lambda text: None)
-    monkeypatch.setattr("hardstep.evaluation.fused.bind.call", lambda text, *_: texts.append(text))
+    monkeypatch.setattr(planning, "compile_kernel", lambda text: None)
+    monkeypatch.setattr(bind, "run_kernel", lambda text, *_: texts.append(text))
     with pytest.warns(RuntimeWarning, match="fused evaluation"):  # of kernels that do nothing
         losses_of(problem("deep-relu", torch.float32))
     llvm.initialize_all_targets()

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardstep.evaluation.fused import bind as kernel
-from hardstep.evaluation.fused.responses import WORTH, inputs_of, respond
+from hardstep.evaluation.fused import bind
+from hardstep.evaluation.fused.bind import CONSTANT_SHARE, find_varying, respond
 from hardstep.subspaces import LayerWise, RowWise
 
 from .fused_programs import problem
@@ -22,7 +22,7 @@ def table_of(inputs, rows, stride, constant, seed=0):
 
 
 def responses(table, rows, directions):
-    inputs = inputs_of(table, rows)
+    inputs = find_varying(table, rows)
     out = torch.full((len(directions), rows), torch.nan, dtype=table.dtype)
     respond(directions, inputs, out, directions.new_empty(len(directions), inputs.copied))
     return out, inputs
@@ -48,8 +48,8 @@ def test_responses_are_the_product_with_all_inputs(inputs, rows, share, seed):
 @pytest.mark.parametrize(("constant", "copied"), [(0, 0), (9, 0), (10, 71), (80, 1)])
 def test_constant_inputs_are_left_out_when_there_are_enough_of_them(constant, copied):
     table = table_of(80, 6, 8, torch.arange(80) < constant)
-    assert inputs_of(table, 6).copied == copied
-    assert WORTH == 8
+    assert find_varying(table, 6).copied == copied
+    assert CONSTANT_SHARE == 8
 
 
 def test_numbers_that_are_not_finite_stay_where_they_are():
@@ -75,9 +75,9 @@ def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
     seen = []
 
     def watched(table, rows):
-        seen.append(inputs_of(table, rows))
+        seen.append(find_varying(table, rows))
         return seen[-1]
 
-    monkeypatch.setattr(kernel, "inputs_of", watched)
+    monkeypatch.setattr(bind, "find_varying", watched)
     check_losses(given, name, subspace, dtype)
     assert any(inputs.varying is not None for inputs in seen)
