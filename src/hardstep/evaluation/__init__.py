@@ -5,7 +5,6 @@ from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation
 from hardstep.evaluation.goals import goal_of
-from hardstep.evaluation.incremental import Incremental
 from hardstep.evaluation.objectives import (
     Evaluator,
     LossFunction,
@@ -16,6 +15,7 @@ from hardstep.evaluation.objectives import (
 )
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolated
+from hardstep.evaluation.tiers import Incremental
 
 __all__ = [
     "Batched",

@@ -32,6 +32,7 @@ from hardstep.evaluation.memory import LiveBytes, halving
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.trace.record import Record, Refused, record
+from hardstep.evaluation.trace.slice import Slice
 from hardstep.subspaces import BoundSubspace
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every row of it changed
@@ -58,7 +59,7 @@ class _Step:
     def walk(self, span: Span) -> Walk:
         """The part of the record that a block reaches."""
         names = self.candidates.subspace.blocks[span.block].names
-        return Walk(self.record, [self.record.sources[name] for name in names])
+        return Walk(Slice(self.record, names))
 
     def key(self, span: Span) -> _Key:
         """What a block's evaluation depends on, apart from numbers and from the subspace."""

@@ -13,16 +13,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.ops.columns import Column, slices_of
+
 KEPT_BYTES = 4 << 20  # gathered rows up to this size are kept for the next operation
-
-
-@dataclass(frozen=True)
-class Column:
-    """`slices[i]` stands at index `unit[i]` of `axis` for candidate i."""
-
-    axis: int
-    unit: Tensor  # (n,)
-    slices: Tensor  # (n, *shape without axis)
 
 
 @dataclass(frozen=True)
@@ -80,11 +73,6 @@ class Pairs:
             if found.numel() * found.element_size() <= KEPT_BYTES:
                 self._gathered[key] = found
         return found
-
-
-def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
-    """The base's slices at each candidate's unit, (n, *shape without axis)."""
-    return base.movedim(axis, 0)[unit]
 
 
 def changed_rows(base: Tensor, column: Column) -> Tensor:

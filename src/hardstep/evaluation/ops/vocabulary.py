@@ -15,12 +15,6 @@ ELEMENTWISE = _names("""
     softplus sqrt sub tan tanh threshold trunc where _to_copy xlogy
 """)
 
-# Results depend on the shape of the argument only, never on its values.
-SHAPE_ONLY = _names("""
-    empty_like zeros_like ones_like full_like rand_like randn_like randint_like new_zeros new_ones
-    new_empty new_full zero
-""")
-
 # Operations along dimensions named by a `dim` argument: apart by row unless one of them is 0.
 ALONG_DIM = _names("""
     cat stack gather scatter split split_with_sizes unbind index_select unsqueeze squeeze select

@@ -1,19 +1,35 @@
 """Operations that keep a change within one column: a batch-long vector instead of a matrix."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.incremental.changes import Change, Column, slices_of
-from hardstep.evaluation.incremental.vocabulary import ELEMENTWISE
+from hardstep.evaluation.ops.vocabulary import ELEMENTWISE
 from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]  # base value by number
-Rule = Callable[[Node, Mapping[int, Column], Lookup], Change | None]
 
 
-def column_rule(node: Node, env: Mapping[int, Change], base: Lookup) -> Change | None:
+@dataclass(frozen=True)
+class Column:
+    """`slices[i]` stands at index `unit[i]` of `axis` for candidate i."""
+
+    axis: int
+    unit: Tensor  # (n,)
+    slices: Tensor  # (n, *shape without axis)
+
+
+Rule = Callable[[Node, Mapping[int, Column], Lookup], Column | None]
+
+
+def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
+    """The base's slices at each candidate's unit, (n, *shape without axis)."""
+    return base.movedim(axis, 0)[unit]
+
+
+def column_rule(node: Node, env: Mapping[int, object], base: Lookup) -> Column | None:
     """The change of a node's result as a column, or nothing if it does not stay one."""
     columns: dict[int, Column] = {}
     for index in node.inputs:
@@ -37,7 +53,7 @@ def _aligned(column: Column, ndim: int, own: int) -> Column:
     return Column(column.axis + lead, column.unit, slices)
 
 
-def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     if len(node.outputs) != 1 or node.func is None:
         return None
     shape = base(node.outputs[0]).shape
@@ -63,7 +79,7 @@ def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Cha
     return Column(first.axis, first.unit, node.func(*args, **kwargs))
 
 
-def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     (index,) = node.inputs
     column, ndim = columns[index], base(index).dim()
     order = list(range(ndim))
@@ -81,7 +97,7 @@ def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Chan
     return Column(axis, column.unit, slices)
 
 
-def _reshaped(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _reshaped(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     """A view that leaves the changed axis a dimension of its own."""
     (index,) = node.inputs
     if base(index).dtype != base(node.outputs[0]).dtype:
@@ -96,7 +112,7 @@ def _reshaped(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change
     return None
 
 
-def _product(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _product(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     """x·W with one column of W changed, or only the bias."""
     refs = [arg.index for arg in node.args if isinstance(arg, Ref)]
     left, right = refs[-2:]
@@ -130,7 +146,7 @@ def _bias_entries(bias: Tensor, unit: Tensor) -> Tensor:
     return bias.reshape(-1)[unit] if bias.numel() > 1 else bias.reshape(-1).expand(len(unit))
 
 
-def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     """One output channel of an ungrouped convolution: its filters become the channels."""
     source, weight, bias = node.args[:3]
     stride, padding, dilation, transposed, output_padding, groups = node.args[3:9]
@@ -155,7 +171,7 @@ def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Cha
     return Column(1, changed.unit, slices.movedim(1, 0))
 
 
-def _unsqueezed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Change | None:
+def _unsqueezed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     (index,) = node.inputs
     column, ndim = columns[index], base(index).dim()
     dim = node.args[1] % (ndim + 1)
