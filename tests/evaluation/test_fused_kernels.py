@@ -1,4 +1,4 @@
-"""Compiled programs: the losses of plain forward passes, whatever the rows, threads and caches."""
+"""Compiled programs: the losses of plain forward passes, for any batch, threads and cache."""
 
 import pytest
 import torch
@@ -46,23 +46,28 @@ def test_programs_are_compiled_and_exact(name, kind):
     assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
 
 
-@pytest.mark.parametrize("name", ["recurrence", "deep-relu", "keyed", "mixed-types", "gated"])
+@pytest.mark.parametrize("name", ["deep-relu", "keyed", "mixed-types"])
 def test_programs_in_the_other_precision(name):
     evaluator, _ = check_losses(problem(name, torch.float32), name, RowWise(2), torch.float32)
     assert not_fused(evaluator) == set()
 
 
-@pytest.mark.parametrize("batch", [1, 3, 5, 6, 9, 16, 17, 33])
-@pytest.mark.parametrize("name", ["deep-relu", "recurrence-in-place", "keyed", "squeezed"])
-def test_any_number_of_rows(name, batch):
-    """Rows that fill no vector, or several; as many as a layer has units, or classes."""
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [(name, batch)
+     for name, batches in {"deep-relu": (1, 3, 6, 16, 17, 33), "recurrence-in-place": (1, 9, 16),
+                           "keyed": (1, 3, 5, 9, 17), "squeezed": (1, 6, 33)}.items()
+     for batch in batches],
+)  # fmt: skip
+def test_any_number_of_examples(name, batch):
+    """Examples that fill no vector, or several; as many as a layer has units, or classes."""
     given = problem(name, batch=batch)
     evaluator, _ = check_losses(given, name, RowWise(2), torch.float64)
     assert not_fused(evaluator) == set()
 
 
 @pytest.mark.parametrize("batch", [1, 5, 17, 33])
-def test_any_number_of_rows_with_dense_directions(batch):
+def test_any_number_of_examples_with_dense_directions(batch):
     given = problem("deep-relu", torch.float32, batch=batch)
     evaluator, _ = check_losses(given, "deep-relu", LayerWise(1), torch.float32)
     assert not_fused(evaluator) == set()
@@ -71,8 +76,8 @@ def test_any_number_of_rows_with_dense_directions(batch):
 @pytest.mark.parametrize(
     "name",
     [
-        "recurrence", "recurrence-in-place", "spiking-pair", "elman", "deep-relu", "residual",
-        "quantised", "normalised", "squeezed", "gated", "routed", "experts", "keyed", "looked-up",
+        "recurrence", "spiking-pair", "elman", "deep-relu", "quantized", "normalized", "squeezed",
+        "gated", "experts", "keyed", "looked-up",
     ],
 )  # fmt: skip
 def test_kernels_switched_off_give_the_same_losses(name):
@@ -86,10 +91,10 @@ def test_kernels_switched_off_give_the_same_losses(name):
 
 
 def with_threads(given, subspace):
-    """Losses with one, two and three threads."""
+    """Losses with one thread and with three."""
     before, losses = torch.get_num_threads(), []
     try:
-        for threads in (1, 2, 3):
+        for threads in (1, 3):
             torch.set_num_threads(threads)
             losses.append(losses_of(given, subspace))
     finally:
@@ -99,29 +104,28 @@ def with_threads(given, subspace):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("spiking-pair", "rows"), ("quantised", "rows"), ("routed", "rows"), ("keyed", "rows"),
-     ("deep-relu", "layers"), ("normalised", "full")],
-)  # fmt: skip
+    [("spiking-pair", "rows"), ("keyed", "rows"), ("deep-relu", "layers"), ("normalized", "full")],
+)
 def test_the_number_of_threads_does_not_change_a_bit(name, kind):
-    one, *others = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
-    assert all(torch.equal(one, other) for other in others)
+    one, three = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
+    assert torch.equal(one, three)
 
 
 @pytest.mark.parametrize("kind", ["rows", "layers"])
 def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
     """Products of larger matrices are torch's, which rounds them as its threads share them."""
-    one, *others = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
-    for other in others:
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+    one, three = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
+    torch.testing.assert_close(one, three, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("name", ["deep-relu", "experts", "width-130"])
-def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
+@pytest.mark.parametrize(("name", "kind"), [("deep-relu", "rows"), ("width-37", "layers")])
+def test_the_number_of_registers_does_not_change_a_bit(name, kind, monkeypatch):
+    """Products of 3 and 6, and of 37 outputs, in strips of equal width or not."""
     given, found = problem(name, torch.float32), {}
-    for width in (1, 2, 3, 6, 12):
+    for width in (1, 5, 12):
         monkeypatch.setattr(emit_products, "sums_in_registers", lambda width=width: width)
         evaluator = Incremental()
-        found[width] = losses_of(given, evaluator=evaluator)
+        found[width] = losses_of(given, SUBSPACES[kind], evaluator)
         assert not_fused(evaluator) == set()
     assert all(torch.equal(losses, found[1]) for losses in found.values())
 
@@ -137,9 +141,8 @@ def test_sums_change_and_weight_fit_the_registers(features, width, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "kind", "batch"),
-    [("spiking-pair", "rows", 40), ("quantised", "rows", 40), ("routed", "rows", 40),
-     ("keyed", "rows", 40), ("normalised", "full", 40), ("width-130", "rows", 200),
-     ("width-130", "layers", 200)],
+    [("quantized", "rows", 40), ("keyed", "rows", 40), ("normalized", "full", 40),
+     ("width-130", "rows", 200), ("width-130", "layers", 200)],
 )  # fmt: skip
 def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
     given = problem(name, torch.float32, batch=batch)
@@ -192,8 +195,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def optimised(monkeypatch):
-    """Counts how many kernels LLVM optimises."""
+def optimized(monkeypatch):
+    """Counts how many kernels LLVM optimizes."""
     made, create = [], compiling.llvm.create_pass_builder
 
     def counted(*args):
@@ -208,13 +211,13 @@ def kept(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_kernels_are_kept_on_disk_and_found_again(folder, optimised):
+def test_kernels_are_kept_on_disk_and_found_again(folder, optimized):
     given = problem("squeezed")
     first = losses_of(given)
-    assert len(kept(folder)) == len(optimised) == 2  # one per layer
+    assert len(kept(folder)) == len(optimized) == 2  # one per layer
     compiling.compile_kernel.cache_clear()  # as another process would start
     assert torch.equal(losses_of(given), first)
-    assert len(kept(folder)) == len(optimised) == 2
+    assert len(kept(folder)) == len(optimized) == 2
 
 
 @pytest.mark.parametrize(
@@ -222,15 +225,13 @@ def test_kernels_are_kept_on_disk_and_found_again(folder, optimised):
     [
         lambda code: b"",
         lambda code: code[:20],
-        lambda code: code[: len(code) // 2],
         lambda code: code[:-1],
-        lambda code: code + b"\0",
         lambda code: code[:-99] + bytes([code[-99] ^ 1]) + code[-98:],
         lambda code: bytes(len(code)),
     ],
-    ids=["empty", "short", "half", "one-less", "one-more", "a-bit", "zeros"],
+    ids=["empty", "short", "one-less", "a-bit", "zeros"],
 )
-def test_a_damaged_kernel_is_compiled_again(folder, optimised, damage):
+def test_a_damaged_kernel_is_compiled_again(folder, optimized, damage):
     given = problem("squeezed")
     first = losses_of(given)
     code = {path: path.read_bytes() for path in kept(folder)}
@@ -238,11 +239,11 @@ def test_a_damaged_kernel_is_compiled_again(folder, optimised, damage):
         path.write_bytes(damage(code[path]))
     compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
-    assert len(optimised) == 2 * len(code)
+    assert len(optimized) == 2 * len(code)
     assert {path: path.read_bytes() for path in kept(folder)} == code
 
 
-def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimised):
+def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimized):
     given = problem("squeezed")
     first = losses_of(given)
     one, *others = kept(folder)
@@ -250,7 +251,7 @@ def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimise
         path.write_bytes(one.read_bytes())
     compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
-    assert len(optimised) == 2 + len(others)
+    assert len(optimized) == 2 + len(others)
 
 
 def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
@@ -320,9 +321,14 @@ def same_pattern(given, subspace):
     return found, evaluator
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("place", ["input", "first weight", "last weight"])
-@pytest.mark.parametrize("name", ["deep-relu", "recurrence", "keyed"])
+@pytest.mark.parametrize(
+    ("name", "place", "bad"),
+    [("deep-relu", "input", torch.nan), ("deep-relu", "first weight", torch.inf),
+     ("deep-relu", "last weight", torch.nan), ("recurrence", "input", torch.inf),
+     ("recurrence", "first weight", torch.nan), ("recurrence", "last weight", torch.inf),
+     ("keyed", "input", torch.nan), ("keyed", "first weight", torch.inf),
+     ("keyed", "last weight", torch.nan)],
+)  # fmt: skip
 def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad):
     given = problem(name)
     weights = [tensor for tensor in given.model.parameters() if tensor.dim() == 2]

@@ -1,4 +1,4 @@
-"""The product with directions, where inputs are the same in every example."""
+"""Binding: the product with directions, where inputs are the same in every example."""
 
 import pytest
 import torch
@@ -13,17 +13,17 @@ from .fused_programs import problem
 from .test_incremental import check_losses
 
 
-def table_of(inputs, rows, stride, constant, seed=0):
+def table_of(inputs, examples, stride, constant, seed=0):
     generator = torch.Generator().manual_seed(seed)
     table = torch.zeros(inputs, stride, dtype=torch.float64)
-    table[:, :rows] = torch.randn(inputs, rows, generator=generator, dtype=torch.float64)
-    table[constant, :rows] = table[constant, :1]
+    table[:, :examples] = torch.randn(inputs, examples, generator=generator, dtype=torch.float64)
+    table[constant, :examples] = table[constant, :1]
     return table
 
 
-def responses(table, rows, directions):
-    inputs = find_varying(table, rows)
-    out = torch.full((len(directions), rows), torch.nan, dtype=table.dtype)
+def responses(table, examples, directions):
+    inputs = find_varying(table, examples)
+    out = torch.full((len(directions), examples), torch.nan, dtype=table.dtype)
     respond(directions, inputs, out, directions.new_empty(len(directions), inputs.copied))
     return out, inputs
 
@@ -31,18 +31,18 @@ def responses(table, rows, directions):
 @settings(deadline=None, derandomize=True)
 @given(
     inputs=st.integers(1, 40),
-    rows=st.integers(1, 9),
+    examples=st.integers(1, 9),
     share=st.floats(0, 1),
     seed=st.integers(0, 9),
 )
-def test_responses_are_the_product_with_all_inputs(inputs, rows, share, seed):
+def test_responses_are_the_product_with_all_inputs(inputs, examples, share, seed):
     constant = torch.arange(inputs) < round(share * inputs)
-    table = table_of(inputs, rows, rows + 3, constant, seed)
+    table = table_of(inputs, examples, examples + 3, constant, seed)
     directions = torch.randn(
         5, inputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
-    found, _ = responses(table, rows, directions)
-    torch.testing.assert_close(found, directions @ table[:, :rows], rtol=1e-12, atol=1e-12)
+    found, _ = responses(table, examples, directions)
+    torch.testing.assert_close(found, directions @ table[:, :examples], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("constant", "copied"), [(0, 0), (9, 0), (10, 71), (80, 1)])
@@ -64,9 +64,13 @@ def test_numbers_that_are_not_finite_stay_where_they_are():
     assert found.isnan().tolist() == [[False, False, True, False]] * 2
 
 
-@pytest.mark.parametrize("subspace", [RowWise(2), LayerWise(1)], ids=["rows", "layers"])
-@pytest.mark.parametrize("name", ["recurrence", "deep-relu", "keyed", "gated", "residual"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
+@pytest.mark.parametrize(
+    ("name", "subspace", "dtype"),
+    [("recurrence", RowWise(2), torch.float64), ("recurrence", LayerWise(1), torch.float32),
+     ("deep-relu", RowWise(2), torch.float32), ("deep-relu", LayerWise(1), torch.float64),
+     ("keyed", RowWise(2), torch.float64), ("gated", LayerWise(1), torch.float32),
+     ("residual", RowWise(2), torch.float64)],
+)  # fmt: skip
 def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
     name, subspace, dtype, monkeypatch
 ):
@@ -74,8 +78,8 @@ def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
     given.inputs[:, ::2] = given.inputs[:1, ::2]
     seen = []
 
-    def watched(table, rows):
-        seen.append(find_varying(table, rows))
+    def watched(table, num_examples):
+        seen.append(find_varying(table, num_examples))
         return seen[-1]
 
     monkeypatch.setattr(bind, "find_varying", watched)

@@ -17,9 +17,10 @@ from .test_fused_kernels import losses_of, not_fused
 
 # Layers behind a ReLU, spikes, a quantiser, a gate or a choice.
 NAMES = [
-    "deep-relu", "recurrence", "recurrence-in-place", "spiking-pair", "residual",
-    "quantised", "squeezed", "gated", "routed", "experts", "keyed", "width-130",
+    "deep-relu", "recurrence-in-place", "spiking-pair", "quantized", "squeezed", "gated", "routed",
+    "keyed", "width-130",
 ]  # fmt: skip
+DTYPES = (torch.float64, torch.float32)
 needs_permutations = pytest.mark.skipif(not can_rearrange(), reason="needs AVX2")
 
 
@@ -45,8 +46,10 @@ def evaluated(monkeypatch, given):
 
 
 @needs_permutations
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("deep-relu", torch.float32), *((name, DTYPES[n % 2]) for n, name in enumerate(NAMES))],
+)
 def test_packing_changes_no_more_than_the_order_of_a_sum(name, dtype, monkeypatch):
     given = problem(name, dtype, batch=150)
     packed, packs = evaluated(monkeypatch, given)
@@ -59,10 +62,10 @@ def test_packing_changes_no_more_than_the_order_of_a_sum(name, dtype, monkeypatc
 
 
 @needs_permutations
-@pytest.mark.parametrize("name", ["deep-relu", "spiking-pair", "experts"])
+@pytest.mark.parametrize("name", ["deep-relu", "spiking-pair", "routed"])
 def test_the_candidates_packed_together_do_not_change_a_bit(name, monkeypatch):
     given, found = problem(name, torch.float32, batch=40), []
-    for size in (1, 2, 7, 64):
+    for size in (1, 7, 64):
         monkeypatch.setattr(pack, "GROUP", size)
         found.append(evaluated(monkeypatch, given)[0])
     assert all(torch.equal(losses, found[0]) for losses in found)
