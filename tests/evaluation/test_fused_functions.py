@@ -423,7 +423,7 @@ LOSSES_FOLLOWED = {
 }
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate([*LOSSES_FUSED, *LOSSES_FOLLOWED]))
+@pytest.mark.parametrize(("number", "name"), list(enumerate(LOSSES_FUSED | LOSSES_FOLLOWED)))
 def test_losses(number, name):
     """The forms in turn: what a loss reads is whole examples, whatever changed before them."""
     loss, (subspace, dtype) = (LOSSES_FUSED | LOSSES_FOLLOWED)[name], FORMS[number % 2]
