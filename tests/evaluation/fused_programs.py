@@ -107,10 +107,6 @@ def chain(activation, *names):
     return forward
 
 
-def staircase(x):
-    return torch.floor(5 * torch.sigmoid(x)) / 5
-
-
 def residual(self, x):
     h = self.first(x)
     h = h + torch.relu(self.fc(h))
@@ -268,9 +264,6 @@ PROGRAMS = {
         rows=("rec.weight",), full=None, layers=("rec.weight", "rec.bias"),
     ),
     "deep-relu": Case(chain(torch.relu, "l0", "l1", "l2", "out"), _deep),
-    "staircase": Case(
-        chain(staircase, "l0", "l1", "out"), lambda: _deep(9, 3), full=None, layers=None
-    ),
     "residual": Case(
         residual,
         lambda: {

@@ -137,6 +137,12 @@ FORMS = ((RowWise(2), torch.float64), (LayerWise(1), torch.float32))
 INPUTS, HIDDEN, CLASSES = 6, 9, 4  # particles of three coordinates never straddle a weight row
 
 
+def check_fused(problem, names, subspace, dtype):
+    """Losses are right, and all of them come from kernels."""
+    evaluator, _ = check_losses(problem, names, subspace, dtype)
+    assert set(evaluator.notes.values()) == {"fused"}
+
+
 def problem_with(middle, dtype=torch.float64, batch=11, seed=0, loss=F.cross_entropy):
     """Two linear layers with a function of (hidden values, unchanged values) between them.
 
@@ -159,10 +165,6 @@ def problem_with(middle, dtype=torch.float64, batch=11, seed=0, loss=F.cross_ent
     return Problem(model, inputs, torch.arange(batch) % CLASSES, loss)
 
 
-def truth_of(h, x):
-    return (h > x) | (h > 0.7)
-
-
 # Every operation of `operations.BUILD`, as an activation of hidden values h beside unchanged
 # values x of the same shape. All of these must be fused.
 ACTIVATIONS = {
@@ -171,8 +173,8 @@ ACTIVATIONS = {
     "rsub": lambda h, x: 1.0 - h,
     "mul": lambda h, x: 1.7 * h * x * h,
     "div": lambda h, x: h / 3 + x / (h.abs() + 1) + torch.div(h, 0.3, rounding_mode="trunc"),
-    "maximum": lambda h, x: torch.maximum(h, x),
-    "minimum": lambda h, x: torch.minimum(x, h),
+    "maximum": lambda h, x: torch.maximum(h, x) + torch.maximum(h > 0.5, x > 0) * x,
+    "minimum": lambda h, x: torch.minimum(x, h) + torch.minimum(h > 0.5, x > 0) * x,
     "remainder": lambda h, x: h * ((4 * h).round().long() % 3),
     "addcmul": lambda h, x: torch.addcmul(x, h, h, value=0.4),
     "pow": lambda h, x: h**2 + h**3 + (h.abs() + 0.1) ** 0.5 + h**1,
@@ -196,7 +198,7 @@ ACTIVATIONS = {
     "logical_xor": lambda h, x: torch.logical_xor(h > 0, x > 0).to(h.dtype) + h,
     "logical_not": lambda h, x: torch.logical_not(h.round()).to(h.dtype) * x,
     "bitwise_and": lambda h, x: ((h > 0) & (x > 0)).to(h.dtype) * h,
-    "bitwise_or": lambda h, x: truth_of(h, x).to(h.dtype) * h,
+    "bitwise_or": lambda h, x: ((h > x) | (h > 0.7)).to(h.dtype) * h,
     "bitwise_xor": lambda h, x: ((h > 0) ^ (x > 0)).to(h.dtype) * h,
     "bitwise_not": lambda h, x: (~(h > 0)).to(h.dtype) * h,
     "lt": lambda h, x: (h.round() < x.round()) * x,  # rounded, so that some are equal
@@ -250,8 +252,7 @@ def total(table, names):
 def test_operations_are_fused_and_exact(names, subspace, dtype):
     """One unit per candidate in double precision, a whole layer in single precision."""
     problem = problem_with(total(ACTIVATIONS, names), dtype)
-    evaluator, _ = check_losses(problem, names, subspace, dtype)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem, names, subspace, dtype)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -265,8 +266,7 @@ def test_operations_are_exact_for_any_weights_and_any_number_of_examples(seed, b
     problem = problem_with(ACTIVATIONS[pick], batch=batch, seed=seed)
     with torch.no_grad():
         problem.model.a.weight.mul_(size)
-    evaluator, _ = check_losses(problem, pick, RowWise(2), torch.float64)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem, pick, RowWise(2), torch.float64)
 
 
 def test_comparisons_with_a_number_happen_in_the_type_of_the_tensor():
@@ -351,8 +351,7 @@ REDUCTIONS_FOLLOWED = {
 @pytest.mark.parametrize(("subspace", "dtype"), FORMS, ids=["columns", "layers"])
 def test_reductions_and_lookups_are_fused_and_exact(names, subspace, dtype):
     problem = problem_with(total(REDUCTIONS_FUSED, names), dtype)
-    evaluator, _ = check_losses(problem, names, subspace, dtype)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem, names, subspace, dtype)
 
 
 @pytest.mark.parametrize("name", REDUCTIONS_FOLLOWED)
@@ -362,13 +361,6 @@ def test_reductions_and_lookups_that_are_not_fused(name):
         evaluator, _ = check_losses(problem, name, subspace, dtype)
         hidden = {note for names, note in evaluator.notes.items() if names[0].startswith("a.")}
         assert hidden == {"incremental"}, evaluator.notes
-
-
-def test_the_larger_of_two_truth_values():
-    for function in (torch.maximum, torch.minimum):
-        problem = problem_with(lambda h, x, f=function: f(h > 0.5, x > 0) * x)
-        evaluator, _ = check_losses(problem, function.__name__, RowWise(2), torch.float64)
-        assert set(evaluator.notes.values()) == {"fused"}
 
 
 # -- losses ----------------------------------------------------------------------------------

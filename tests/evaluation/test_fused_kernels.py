@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
@@ -46,19 +45,8 @@ def test_programs_are_compiled_and_exact(name, kind):
     assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
 
 
-@pytest.mark.parametrize("name", ["deep-relu", "keyed", "mixed-types"])
-def test_programs_in_the_other_precision(name):
-    evaluator, _ = check_losses(problem(name, torch.float32), name, RowWise(2), torch.float32)
-    assert not_fused(evaluator) == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "batch"),
-    [(name, batch)
-     for name, batches in {"deep-relu": (1, 3, 6, 16, 17, 33), "recurrence-in-place": (1, 9, 16),
-                           "keyed": (1, 3, 5, 9, 17), "squeezed": (1, 6, 33)}.items()
-     for batch in batches],
-)  # fmt: skip
+@pytest.mark.parametrize("batch", [1, 6, 9, 16, 33])
+@pytest.mark.parametrize("name", ["deep-relu", "keyed", "squeezed"])
 def test_any_number_of_examples(name, batch):
     """Examples that fill no vector, or several; as many as a layer has units, or classes."""
     given = problem(name, batch=batch)
@@ -66,20 +54,14 @@ def test_any_number_of_examples(name, batch):
     assert not_fused(evaluator) == set()
 
 
-@pytest.mark.parametrize("batch", [1, 5, 17, 33])
+@pytest.mark.parametrize("batch", [1, 3, 17, 33])
 def test_any_number_of_examples_with_dense_directions(batch):
     given = problem("deep-relu", torch.float32, batch=batch)
     evaluator, _ = check_losses(given, "deep-relu", LayerWise(1), torch.float32)
     assert not_fused(evaluator) == set()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "recurrence", "spiking-pair", "elman", "deep-relu", "quantized", "normalized", "squeezed",
-        "gated", "experts", "keyed", "looked-up",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["spiking-pair", "normalized", "experts", "looked-up"])
 def test_kernels_switched_off_give_the_same_losses(name):
     given, plain = problem(name), Incremental(fused=False)
     followed = losses_of(given, evaluator=plain)
@@ -224,12 +206,11 @@ def test_kernels_are_kept_on_disk_and_found_again(folder, optimized):
     "damage",
     [
         lambda code: b"",
-        lambda code: code[:20],
         lambda code: code[:-1],
         lambda code: code[:-99] + bytes([code[-99] ^ 1]) + code[-98:],
         lambda code: bytes(len(code)),
     ],
-    ids=["empty", "short", "one-less", "a-bit", "zeros"],
+    ids=["empty", "one-less", "a-bit", "zeros"],
 )
 def test_a_damaged_kernel_is_compiled_again(folder, optimized, damage):
     given = problem("squeezed")
@@ -321,14 +302,10 @@ def same_pattern(given, subspace):
     return found, evaluator
 
 
+@pytest.mark.parametrize("place", ["input", "first weight", "last weight"])
 @pytest.mark.parametrize(
-    ("name", "place", "bad"),
-    [("deep-relu", "input", torch.nan), ("deep-relu", "first weight", torch.inf),
-     ("deep-relu", "last weight", torch.nan), ("recurrence", "input", torch.inf),
-     ("recurrence", "first weight", torch.nan), ("recurrence", "last weight", torch.inf),
-     ("keyed", "input", torch.nan), ("keyed", "first weight", torch.inf),
-     ("keyed", "last weight", torch.nan)],
-)  # fmt: skip
+    ("name", "bad"), [("deep-relu", torch.inf), ("recurrence", torch.inf), ("keyed", torch.nan)]
+)
 def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad):
     given = problem(name)
     weights = [tensor for tensor in given.model.parameters() if tensor.dim() == 2]
@@ -381,20 +358,12 @@ def test_an_infinite_loss_of_one_example_may_become_finite():
 # -- plans that outlive the step they were made for ------------------------------------------
 
 
-class Masked(nn.Module):
-    """Hidden values times something that is not searched and may change between steps."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc, self.out = linear(9), linear(CLASSES, 9)
-        self.mask = torch.ones(())
-
-    def forward(self, x):
+def test_a_plan_is_not_used_for_constants_of_another_form():
+    def masked(self, x):
         return self.out(torch.relu(self.fc(x)) * self.mask)
 
-
-def test_a_plan_is_not_used_for_constants_of_another_form():
-    model, evaluator = build(Masked, 0).double(), Incremental()
+    model = build(lambda: Hand(masked, fc=linear(9), out=linear(CLASSES, 9)), 0).double()
+    evaluator = Incremental()
     inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
     given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
     wide = torch.linspace(-1, 1, 63, dtype=torch.float64).reshape(7, 9)
@@ -405,10 +374,9 @@ def test_a_plan_is_not_used_for_constants_of_another_form():
         torch.testing.assert_close(found, hand_losses(candidates, given), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("order", [("rows", "full", "layers"), ("layers", "full", "rows")])
-def test_one_evaluator_serves_several_subspaces(order):
+def test_one_evaluator_serves_several_subspaces():
     given, evaluator = problem("deep-relu"), Incremental()
-    for kind in order:
+    for kind in ("rows", "full", "layers", "full", "rows"):
         found = losses_of(given, SUBSPACES[kind], evaluator)
         torch.testing.assert_close(found, losses_of(given, SUBSPACES[kind]), rtol=1e-10, atol=1e-12)
 

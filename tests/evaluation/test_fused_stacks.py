@@ -13,11 +13,10 @@ from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise
 
 from .random_models import Hand
+from .test_fused_functions import FORMS, check_fused
 from .test_incremental import check_losses
 
 INPUTS, HIDDEN, CLASSES, STEPS = 6, 9, 4, 4  # particles of three never straddle a row
-# One unit per candidate in double precision, and a whole layer in single precision.
-FORMS = ((RowWise(2), torch.float64), (LayerWise(1), torch.float32))
 
 
 def records(m, x):
@@ -175,8 +174,7 @@ def test_readouts_of_records(name):
 def test_axes_of_one_size_are_not_confused(name, batch):
     """As many examples as steps and classes; and one example."""
     problem = problem_with(READOUTS_FUSED[name], batch=batch)
-    evaluator, _ = check_losses(problem, name, RowWise(2), torch.float64)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem, name, RowWise(2), torch.float64)
 
 
 # -- losses of a tuple of records ----------------------------------------------------------------
@@ -275,8 +273,7 @@ SEEDS = range(9)  # enough to draw everything, in every subspace and either prec
 def test_random_readouts_of_records(seed):
     subspace = (RowWise(2), Full(), RowWise(None), LayerWise(1))[seed % 4]
     dtype = (torch.float64, torch.float32)[seed // 4 % 2]
-    evaluator, _ = check_losses(problem_with(drawn(seed, set()), dtype), seed, subspace, dtype)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem_with(drawn(seed, set()), dtype), seed, subspace, dtype)
 
 
 def test_random_readouts_draw_everything():

@@ -9,14 +9,7 @@ packed vector take their examples from the same places in an order of their own.
 from collections.abc import Callable
 
 from hardstep.evaluation.fused.emit_functions import FUNCTIONS
-from hardstep.evaluation.fused.emit_vectors import (
-    BYTES,
-    ELEMENT,
-    Value,
-    Vectors,
-    gather,
-    rearrange,
-)
+from hardstep.evaluation.fused.emit_vectors import BYTES, ELEMENT, Value, Vectors, gather, rearrange
 from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
 
 

@@ -152,9 +152,5 @@ def _split_ln2(kind: str) -> tuple[float, float]:
 
 
 FUNCTIONS: dict[str, Callable[[Vectors, str, Value], Value]] = {
-    "exp": exp,
-    "expm1": expm1,
-    "log": log,
-    "sigmoid": sigmoid,
-    "tanh": tanh,
+    function.__name__: function for function in (exp, expm1, log, sigmoid, tanh)
 }

@@ -50,13 +50,9 @@ def _combine_truths(op: str) -> Build:
     def build(g: Graph, args: list[Any], kind: str) -> Expr:
         if kind != "i1":
             raise Unfusable(f"{op} of integers")
-        return g.apply(op, *[_as_truth(g, _as_expr(g, arg, "i1")) for arg in args])
+        return g.apply(op, *[g.cast(_as_expr(g, arg, "i1"), "i1") for arg in args])
 
     return build
-
-
-def _as_truth(g: Graph, value: Expr) -> Expr:
-    return g.cast(value, "i1")
 
 
 def _clamp(g: Graph, args: list[Any], kind: str) -> Expr:
@@ -87,7 +83,7 @@ def _leaky(g: Graph, args: list[Any], kind: str) -> Expr:
 def _where(g: Graph, args: list[Any], kind: str) -> Expr:
     condition, a, b = args
     left, right = (g.cast(_as_expr(g, arg, kind), kind) for arg in (a, b))
-    return g.apply("select", _as_truth(g, condition), left, right, kind=kind)
+    return g.apply("select", g.cast(condition, "i1"), left, right, kind=kind)
 
 
 def _masked_fill(g: Graph, args: list[Any], kind: str) -> Expr:

@@ -11,13 +11,7 @@ from typing import Any
 import torch
 
 from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
-from hardstep.evaluation.fused.translate import (
-    Changed,
-    Lowering,
-    Stack,
-    Translator,
-    find_argument,
-)
+from hardstep.evaluation.fused.translate import Changed, Lowering, Stack, Translator, find_argument
 from hardstep.evaluation.fused.translate_axes import (
     build_softmax,
     close_sum,
