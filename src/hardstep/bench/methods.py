@@ -22,10 +22,10 @@ from hardstep.baselines import (
 from hardstep.bench import variants
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
-from hardstep.optim.trainable import Trainable
 from hardstep.schedules import Cosine
 from hardstep.subspaces import RowWise, Subspace
 from hardstep.tasks import Task
+from hardstep.training import Trainable
 
 Options = Mapping[str, Any]
 POPULATION = 32  # of population methods unless they choose; one generation is one step

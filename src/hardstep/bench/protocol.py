@@ -25,7 +25,6 @@ from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep, StepReport
 from hardstep.optim.settings import describe
-from hardstep.optim.trainable import Trainable
 from hardstep.tasks import Task
 from hardstep.training import (
     INTERRUPTED,
@@ -33,6 +32,7 @@ from hardstep.training import (
     Checkpoint,
     FitResult,
     Run,
+    Trainable,
     Validation,
     checkpoints,
     fit,
@@ -182,7 +182,7 @@ def _record(trial: Trial, outcome: FitResult, optimizer: Trainable) -> Record:
         "budget": asdict(trial.budget),
         "options": dict(trial.options),
         "settings": describe(optimizer.settings) if isinstance(optimizer, PolyStep) else "",
-        "metric": trial.task.metric.described(),
+        "metric": trial.task.metric.describe(),
         "steps": outcome.steps,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,

@@ -4,7 +4,7 @@ from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation
-from hardstep.evaluation.goals import goal_of
+from hardstep.evaluation.goals import check_loss_fn, goal_of
 from hardstep.evaluation.objectives import (
     Evaluator,
     LossFunction,
@@ -32,6 +32,7 @@ __all__ = [
     "Problem",
     "Span",
     "call_model",
+    "check_loss_fn",
     "goal_of",
     "isolated",
 ]

@@ -87,7 +87,7 @@ class Candidates:
     def changed(self, span: Span) -> dict[str, Tensor]:
         """The tensors that a span changes, stacked (n, *shape)."""
         index, offsets = self.coordinates(span)
-        return self.subspace.displaced(self.base, span.block, index, offsets)
+        return self.subspace.displace(self.base, span.block, index, offsets)
 
     def changed_thin(self, span: Span) -> tuple[dict[str, Tensor], dict[str, Factors]]:
         """`changed`, and apart from it what changes by a product of thin factors, as these."""

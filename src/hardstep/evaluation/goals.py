@@ -16,6 +16,18 @@ from hardstep.evaluation.objectives import (
 )
 
 
+def check_loss_fn(loss_fn: object) -> None:
+    """Refuse what cannot be called with an output and a target."""
+    if isinstance(loss_fn, type):
+        name = loss_fn.__name__
+        raise ConfigError(f"loss_fn must be a function, got the class {name}; write {name}()")
+    if loss_fn is not None and not callable(loss_fn):
+        raise ConfigError(
+            "loss_fn must be a function of (output, target) such as "
+            f"torch.nn.functional.cross_entropy, got {loss_fn!r}"
+        )
+
+
 def goal_of(
     model: nn.Module | None,
     evaluator: Evaluator,
@@ -30,6 +42,7 @@ def goal_of(
     Raises:
         ConfigError: They describe none, or more than one.
     """
+    check_loss_fn(loss_fn)
     batch = any(part is not None for part in (inputs, target, loss_fn))
     given = [batch, batched is not None, objective is not None]
     if sum(given) != 1:

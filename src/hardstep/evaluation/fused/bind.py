@@ -296,8 +296,8 @@ class Kernel:
         shift, responses, places, lengths = entry.slots
         dtype = self.tables.written.values[entry.output].dtype
         own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
-        if move.rows is not None:
-            own[responses] = self._respond(responses, move.rows, self._inputs(entry))
+        if move.directions is not None:
+            own[responses] = self._respond(responses, move.directions, self._inputs(entry))
         return own
 
     def _move_layer(

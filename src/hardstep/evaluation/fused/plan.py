@@ -200,12 +200,12 @@ class _Builder:
             slots = (table("column", number),)
             source = t.g.leaf("column", kind, slots[0])
         else:
-            responses = ("matrix", left) if move.rows is None else ("responses", number)
+            responses = ("matrix", left) if move.directions is None else ("responses", number)
             names = [("shift", number), responses, ("places", number), ("lengths", number)]
             slots = tuple(table(*name) for name in names)
             data = (table("matrix", out), *slots, self.dim)
             source = t.g.leaf("linear", kind, data)
-            if move.rows is None:
+            if move.directions is None:
                 slots = (slots[0], -1, *slots[2:])
         entry = Entry("linear" if move else "column", out, left, right, bias, slots)
         self.plan.entries.append(entry)
