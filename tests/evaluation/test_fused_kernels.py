@@ -263,7 +263,7 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
 
 def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
     given, counts = problem("spiking-pair"), {"planned": 0, "compiled": 0}
-    plan, parse = evaluating.plan, compiling.llvm.parse_assembly
+    plan, parse = evaluating.plan_kernel, compiling.llvm.parse_assembly
 
     def planned(*args):
         counts["planned"] += 1
@@ -273,7 +273,7 @@ def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
         counts["compiled"] += 1
         return parse(*args)
 
-    monkeypatch.setattr(evaluating, "plan", planned)
+    monkeypatch.setattr(evaluating, "plan_kernel", planned)
     monkeypatch.setattr(compiling.llvm, "parse_assembly", parsed)
     compiling.compile_kernel.cache_clear()
     opt = PolyStep(given.model, subspace=RowWise(2))

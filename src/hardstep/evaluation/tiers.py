@@ -24,7 +24,15 @@ from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, Verdict, explained, forward_cost
-from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, nbytes, operations, plan
+from hardstep.evaluation.fused import (
+    Kernel,
+    KernelPlan,
+    Tables,
+    Unfusable,
+    count_bytes,
+    count_operations,
+    plan_kernel,
+)
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.verify import contradiction, report
 from hardstep.evaluation.incremental.walk import Walk
@@ -70,7 +78,7 @@ class _Step:
 class _Known:
     """What holds for the same operations on the same subspace."""
 
-    plans: dict[_Key, Plan | str] = field(default_factory=dict)
+    plans: dict[_Key, KernelPlan | str] = field(default_factory=dict)
     peaks: dict[_Key, int] = field(default_factory=dict)  # bytes of one followed candidate
     compared: set[tuple[_Key, str]] = field(default_factory=set)  # with plain forward passes
     wrong: dict[_Key, str] = field(default_factory=dict)  # how followed losses differed
@@ -170,7 +178,7 @@ class Incremental:
             return None
         walk = step.walk(span)
         planned = self._plan(step, walk, span)
-        if isinstance(planned, Plan):
+        if isinstance(planned, KernelPlan):
             found = self._fused(step, walk, planned, span)
             if found is not None and self._holds(step, span, FUSED, found):
                 return found, FUSED
@@ -208,14 +216,14 @@ class Incremental:
         whole = self.fallback.losses(step.candidates, step.problem, alone)
         return losses.index_put((places,), whole.to(losses.dtype))
 
-    def _plan(self, step: _Step, walk: Walk, span: Span) -> Plan | str:
+    def _plan(self, step: _Step, walk: Walk, span: Span) -> KernelPlan | str:
         """A block's kernel, planned once for the same operations, or why there is none."""
         if not self.fused:
             return "kernels are switched off"
         plans, key = self._remembered(step).plans, step.key(span)
         if key not in plans:
             try:
-                plans[key] = plan(step.candidates, step.record, walk.nodes, span)
+                plans[key] = plan_kernel(step.candidates, step.record, walk.nodes, span)
             except Unfusable as reason:
                 plans[key] = str(reason)
             except Exception as fault:  # of ours; there is a slower way that is right
@@ -226,7 +234,7 @@ class Incremental:
         """What was found out about a subspace; another may change the same tensors otherwise."""
         return self._known.setdefault(step.candidates.subspace, _Known())
 
-    def _fused(self, step: _Step, walk: Walk, planned: Plan, span: Span) -> Tensor | None:
+    def _fused(self, step: _Step, walk: Walk, planned: KernelPlan, span: Span) -> Tensor | None:
         """Losses by the kernel; nothing if these candidates, not the operations, do not suit it."""
         try:
             return self._by_kernel(step, walk, Kernel(planned, step.tables), span)
@@ -282,11 +290,11 @@ class Incremental:
             return self.fallback.described(step.candidates, step.problem, span, note)
         walk = step.walk(span)
         planned = self._plan(step, walk, span)
-        if note == FUSED and isinstance(planned, Plan):
+        if note == FUSED and isinstance(planned, KernelPlan):
             size = Kernel(planned, step.tables).tile_size(
                 step.candidates.offsets.shape, self.memory_budget
             )
-            cost = Cost(operations(planned.program), nbytes(planned.program))
+            cost = Cost(count_operations(planned.program), count_bytes(planned.program))
             return Verdict(f"fused, {planned.reach}", "", size, cost)
         reason = planned if isinstance(planned, str) else "some candidates change two units"
         return Verdict("operation by operation", reason, self._tile(step, walk, span), Cost())

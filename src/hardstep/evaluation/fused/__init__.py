@@ -25,8 +25,15 @@ Nothing here is for users; `tiers` is what calls it.
 
 from hardstep.evaluation.fused.bind import Kernel, Tables
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.plan import Plan, plan
-from hardstep.evaluation.fused.schedule import count_bytes as nbytes
-from hardstep.evaluation.fused.schedule import count_operations as operations
+from hardstep.evaluation.fused.plan import KernelPlan, plan_kernel
+from hardstep.evaluation.fused.schedule import count_bytes, count_operations
 
-__all__ = ["Kernel", "Plan", "Tables", "Unfusable", "nbytes", "operations", "plan"]
+__all__ = [
+    "Kernel",
+    "KernelPlan",
+    "Tables",
+    "Unfusable",
+    "count_bytes",
+    "count_operations",
+    "plan_kernel",
+]

@@ -11,7 +11,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
 from hardstep.evaluation.fused.expressions import KINDS, Unfusable
-from hardstep.evaluation.fused.plan import Entry, Plan
+from hardstep.evaluation.fused.plan import Entry, KernelPlan
 from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
@@ -155,7 +155,7 @@ def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
 class Kernel:
     """One block in one step."""
 
-    def __init__(self, plan: Plan, tables: Tables) -> None:
+    def __init__(self, plan: KernelPlan, tables: Tables) -> None:
         self.plan, self.tables = plan, tables
         self._check_finite()
         self.num_examples = plan.program.num_examples

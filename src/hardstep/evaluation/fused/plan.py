@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass
-class Plan:
+class KernelPlan:
     """One block's kernel, without the numbers of a step."""
 
     program: Program
@@ -50,7 +50,9 @@ class Plan:
     scratch: int = 0
 
 
-def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span) -> Plan:
+def plan_kernel(
+    candidates: Candidates, written: Record, nodes: list[Node], span: Span
+) -> KernelPlan:
     """The plan of a block.
 
     Raises:
@@ -95,7 +97,7 @@ class _Builder:
         self.done: set[int] = set()  # values after a sum over examples
         self.before: list[Node] = []
         self.t: Translator | None = None
-        self.plan: Plan | None = None
+        self.plan: KernelPlan | None = None
 
     def _find_weights(self) -> None:
         if self.local is not None:
@@ -121,7 +123,7 @@ class _Builder:
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
             self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
-            self.plan = Plan(self.t.program, self.before)
+            self.plan = KernelPlan(self.t.program, self.before)
             if self.local is not None:
                 self.t.program.table("units", None)
             if self.vector is not None:
@@ -224,7 +226,7 @@ class _Builder:
         self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
         t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
 
-    def finish(self) -> Plan:
+    def finish(self) -> KernelPlan:
         """Write and compile the kernel."""
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
