@@ -13,11 +13,10 @@ from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise
 
 from .random_models import Hand
+from .test_fused_functions import FORMS, check_fused
 from .test_incremental import check_losses
 
 INPUTS, HIDDEN, CLASSES, STEPS = 6, 9, 4, 4  # particles of three never straddle a row
-# One unit per candidate in double precision, and a whole layer in single precision.
-FORMS = ((RowWise(2), torch.float64), (LayerWise(1), torch.float32))
 
 
 def records(m, x):
@@ -36,14 +35,17 @@ def records(m, x):
     return spk_rec, mem_rec
 
 
-def problem_with(readout, dtype=torch.float64, batch=11, loss=F.cross_entropy, forward=None):
+def problem_with(
+    readout, dtype=torch.float64, batch=11, loss=F.cross_entropy, forward=None, bias=True
+):
     """The leaky layers, and a function of (spikes, membranes) that gives the model's output."""
 
     def reads(m, x):
         return readout(*records(m, x))
 
     def make():
-        return Hand(forward or reads, fc=nn.Linear(INPUTS, HIDDEN), out=nn.Linear(HIDDEN, CLASSES))
+        fc, out = nn.Linear(INPUTS, HIDDEN, bias=bias), nn.Linear(HIDDEN, CLASSES, bias=bias)
+        return Hand(forward or reads, fc=fc, out=out)
 
     model = build(make, 0).to(dtype)
     with torch.no_grad():
@@ -109,10 +111,10 @@ READOUTS_FUSED = {
     "max": lambda s, m: torch.stack(m).max(0).values,
     "max and its step": lambda s, m: sum(torch.stack(m).max(0)),
     "min and its step": lambda s, m: sum(torch.stack(m).min(0)),
-    "first spike": lambda s, m: torch.stack(s).argmax(0) * 0.5,
-    "first silence": lambda s, m: torch.stack(s, -1).argmin(-1) * 0.5,
+    "first spike": lambda s, m: torch.stack(s).argmax(0).to(m[0]) * 0.5,
+    "first silence": lambda s, m: torch.stack(s, -1).argmin(-1).to(m[0]) * 0.5,
     "steps that are not numbers": lambda s, m: (
-        torch.stack([v.sqrt() for v in m]).max(0).indices * 0.5
+        torch.stack([v.sqrt() for v in m]).max(0).indices.to(m[0]) * 0.5
     ),
     "truths": lambda s, m: torch.stack([v > 0 for v in m]).sum(0).to(m[0]),
     "any spike": lambda s, m: torch.stack([v > 0.5 for v in s]).amax(0).to(m[0]),
@@ -139,7 +141,7 @@ READOUTS_FOLLOWED = {
     "weighted steps": lambda s, m: (
         torch.stack(m) * torch.arange(STEPS).to(m[0])[:, None, None]
     ).sum(0),
-    "centred": lambda s, m: (torch.stack(m) - torch.stack(m).mean(0, keepdim=True))[-1],
+    "centered": lambda s, m: (torch.stack(m) - torch.stack(m).mean(0, keepdim=True))[-1],
     "cumsum": lambda s, m: torch.stack(m).cumsum(0)[-1],
     "variance": lambda s, m: torch.stack(m).var(0),
     "transposed": lambda s, m: torch.stack(m).transpose(0, 1).sum(1),
@@ -156,21 +158,23 @@ READOUTS_FOLLOWED = {
 def test_readouts_of_records(name):
     readout = (READOUTS_FUSED | READOUTS_FOLLOWED)[name]
     for subspace, dtype in FORMS:
-        evaluator, _ = check_losses(problem_with(readout, dtype), name, subspace, dtype)
+        # Dense directions would compile two more kernels for biases; losses of records have them.
+        problem = problem_with(readout, dtype, bias=dtype == torch.float64)
+        evaluator, _ = check_losses(problem, name, subspace, dtype)
         fused = set(evaluator.notes.values()) == {"fused"}
         assert fused == (name in READOUTS_FUSED), evaluator.notes
 
 
-@pytest.mark.parametrize("batch", [1, STEPS])
 @pytest.mark.parametrize(
-    "name", ["sum", "batch first", "time last", "a step", "max and its step", "joined",
-             "joined along 1", "unchanged parts", "a number per example", "one unit"],
+    ("name", "batch"),
+    [("sum", 1), ("sum", STEPS), ("batch first", STEPS), ("time last", STEPS), ("a step", 1),
+     ("max and its step", STEPS), ("joined", 1), ("joined along 1", 1), ("joined along 1", STEPS),
+     ("unchanged parts", STEPS), ("a number per example", STEPS), ("one unit", 1)],
 )  # fmt: skip
 def test_axes_of_one_size_are_not_confused(name, batch):
     """As many examples as steps and classes; and one example."""
     problem = problem_with(READOUTS_FUSED[name], batch=batch)
-    evaluator, _ = check_losses(problem, name, RowWise(2), torch.float64)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem, name, RowWise(2), torch.float64)
 
 
 # -- losses of a tuple of records ----------------------------------------------------------------
@@ -213,55 +217,71 @@ LOSSES_FOLLOWED = {
 }
 
 
-@pytest.mark.parametrize("name", [*LOSSES_FUSED, *LOSSES_FOLLOWED])
-def test_losses_of_records(name):
-    loss = (LOSSES_FUSED | LOSSES_FOLLOWED)[name]
-    for subspace, dtype in FORMS:
-        problem = problem_with(None, dtype, loss=loss, forward=both)
-        evaluator, _ = check_losses(problem, name, subspace, dtype)
-        fused = set(evaluator.notes.values()) == {"fused"}
-        assert fused == (name in LOSSES_FUSED), evaluator.notes
+@pytest.mark.parametrize(("number", "name"), list(enumerate(LOSSES_FUSED | LOSSES_FOLLOWED)))
+def test_losses_of_records(number, name):
+    loss, (subspace, dtype) = (LOSSES_FUSED | LOSSES_FOLLOWED)[name], FORMS[number % 2]
+    problem = problem_with(None, dtype, loss=loss, forward=both)
+    evaluator, _ = check_losses(problem, name, subspace, dtype)
+    fused = set(evaluator.notes.values()) == {"fused"}
+    assert fused == (name in LOSSES_FUSED), evaluator.notes
 
 
 # -- readouts that nobody wrote --------------------------------------------------------------------
 
 
-def drawn(seed):
-    """A random way to record, to change what was recorded, and to read it."""
+def drawn(seed, seen):
+    """A random way to record, to change what was recorded, and to read it; notes what it drew."""
 
     def readout(s, m):
-        pick = random.Random(seed)
+        random_choice = random.Random(seed)
+
+        def pick(what, options):
+            number = random_choice.randrange(len(options))
+            seen.add((what, number))
+            return options[number]
+
         kinds = [
             lambda t: m[t], lambda t: s[t], lambda t: torch.tanh(m[t]), lambda t: m[t] * s[t - 1],
             lambda t: torch.full_like(m[t], 0.1 * t), lambda t: (m[t] > 0.2).to(m[t]),
         ]  # fmt: skip
-        steps = [pick.choice(kinds)(t) for t in range(STEPS)]
-        axis = pick.choice([0, 0, 1])
-        if pick.random() < 0.5:
-            record = torch.stack([m[0], *steps], dim=axis)
-        else:
-            record = torch.cat([v.unsqueeze(axis) for v in (m[0], *steps)], dim=axis)
-        for _ in range(pick.choice([0, 1, 2])):
-            record = pick.choice(
-                [lambda r: r * 0.7, lambda r: 1 - r, lambda r: r.clamp(min=0), lambda r: r.clone(),
-                 lambda r: r.narrow(axis, 0, 3), lambda r: torch.cat([r, r], axis)]
-            )(record)  # fmt: skip
-        ways = [
+        steps = [m[0], *(pick("kind", kinds)(t) for t in range(STEPS))]
+        axis = pick("axis", [0, 1])
+        ways = [torch.stack, lambda steps, dim: torch.cat([v.unsqueeze(dim) for v in steps], dim)]
+        record = pick("record", ways)(steps, dim=axis)
+        changes = [
+            lambda r: r, lambda r: r * 0.7, lambda r: 1 - r, lambda r: r.clamp(min=0),
+            lambda r: r.clone(), lambda r: r.narrow(axis, 0, 3), lambda r: torch.cat([r, r], axis),
+        ]  # fmt: skip
+        for _ in range(2):
+            record = pick("change", changes)(record)
+        readings = [
             lambda r: r.sum(axis), lambda r: r.mean(axis), lambda r: r.amax(axis),
             lambda r: r.min(axis).values, lambda r: r.argmax(axis) * m[1],
             lambda r: r.select(axis, -1), lambda r: torch.tanh(r.unbind(axis)[1]),
         ]  # fmt: skip
-        return pick.choice(ways)(record) + 0.5 * pick.choice(ways)(record) + 0.1 * m[2]
+        one, other = (pick("reading", readings)(record) for _ in range(2))
+        return one + 0.5 * other + 0.1 * m[2]
 
     return readout
 
 
-@pytest.mark.parametrize("seed", range(24))
+DRAWN = {"kind": 6, "axis": 2, "record": 2, "change": 7, "reading": 7}
+SEEDS = range(9)  # enough to draw everything, in every subspace and either precision
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_readouts_of_records(seed):
     subspace = (RowWise(2), Full(), RowWise(None), LayerWise(1))[seed % 4]
     dtype = (torch.float64, torch.float32)[seed // 4 % 2]
-    evaluator, _ = check_losses(problem_with(drawn(seed), dtype), seed, subspace, dtype)
-    assert set(evaluator.notes.values()) == {"fused"}
+    check_fused(problem_with(drawn(seed, set()), dtype), seed, subspace, dtype)
+
+
+def test_random_readouts_draw_everything():
+    seen = set()
+    for seed in SEEDS:
+        problem = problem_with(drawn(seed, seen), batch=2)
+        problem.model(problem.inputs)
+    assert seen == {(what, number) for what, num in DRAWN.items() for number in range(num)}
 
 
 # -- what is said about it -------------------------------------------------------------------------
@@ -305,7 +325,7 @@ def test_a_record_that_no_loss_reads_costs_nothing(unread):
     [
         ("_softmax of a stack other than along its last axis", "softmax over time"),
         ("maximum of a stack and other values", "the larger of two records"),
-        ("mean of a stack with keepdim", "centred"),
+        ("mean of a stack with keepdim", "centered"),
         ("cumsum of a stack", "cumsum"),
         ("sum of a stack other than along its axis alone", "time and units"),
     ],
