@@ -2,8 +2,6 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
@@ -15,24 +13,9 @@ from hardstep.bench.methods import METHODS
 from hardstep.bench.records import Record, append, load
 from hardstep.bench.running import Progress, carry_out, rehearse
 from hardstep.bench.summary import shown_score
-from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import parse_options
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """The arguments of the command."""
-
-    task: str
-    method: str = "polystep"
-    data: str = tasks.DEFAULT_DATA
-    match: str = "evals"
-    budget: float | None = None
-    seeds: int = 1
-    first_seed: int = 100
-    records: Path | None = None
-    json: bool = False
-    options: list[str] = field(default_factory=list)  # method.option=value, left as they are
+from hardstep.cli.files import list_skipped
+from hardstep.cli.options import TuneOptions
 
 
 def run_tune(options: TuneOptions) -> int:
@@ -48,7 +31,7 @@ def run_tune(options: TuneOptions) -> int:
     if options.records is not None:
         check_writable(options.records, "--records")
     loaded = load(options.records) if options.records else None
-    tell_skipped(loaded.skipped if loaded else [])
+    list_skipped(loaded.skipped if loaded else [])
     progress = Progress([cell], loaded.records if loaded else [])
     try:
         for job, record in carry_out(progress):
@@ -57,7 +40,7 @@ def run_tune(options: TuneOptions) -> int:
             if not options.json:
                 print(_line(job, record), flush=True)
     except KeyboardInterrupt:
-        again = f"; the same command goes on ({options.records})" if options.records else ""
+        again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
         return 130
     _report(cell, progress, options)
@@ -66,7 +49,7 @@ def run_tune(options: TuneOptions) -> int:
 
 def _line(job: Job, record: Record) -> str:
     score = f"valid {shown_score(record, 'valid'):>8}"
-    return f"stage {job.stage}  seed {job.seed}  {score}  {shown(dict(job.options))}"
+    return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
 
 
 def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
@@ -74,7 +57,7 @@ def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
     if options.json:
         print(json.dumps({"options": best, "tried": tried}))
         return
-    print(f"best of {tried} runs on validation: {shown(best)}")
+    print(f"best of {tried} runs on validation: {_describe(best)}")
     print(f"compare with: {_next_command(options, best)}")
 
 
@@ -90,7 +73,7 @@ def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def shown(options: dict[str, Any]) -> str:
+def _describe(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
     return ", ".join(f"{name} {_word(value, 4)}" for name, value in options.items())
 

@@ -1,6 +1,8 @@
 """Files that commands read and write, looked at before the first run."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hardstep._files import check_writable
@@ -35,7 +37,7 @@ def check_picture(path: Path, option: str) -> None:
         )
 
 
-def recorded(path: Path) -> Loaded:
+def read_records(path: Path) -> Loaded:
     """The records of a file that has to be there, or of all such files in a folder.
 
     Raises:
@@ -51,3 +53,11 @@ def recorded(path: Path) -> Loaded:
         [record for part in parts for record in part.records],
         [sentence for part in parts for sentence in part.skipped],
     )
+
+
+def list_skipped(skipped: Sequence[str]) -> None:
+    """Name the lines of records that could not be used."""
+    for sentence in skipped:
+        print(f"skipped: {sentence}", file=sys.stderr)
+    if skipped:
+        print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)
