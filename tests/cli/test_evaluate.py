@@ -1,6 +1,7 @@
 """What `evaluate` takes and how it says what it does not."""
 
 import io
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import torch
 
 from hardstep.cli.evaluate import run_evaluate
 from hardstep.cli.options import EvaluateOptions
-from hardstep.cli.train import TrainOptions
 from hardstep.errors import CheckpointError
 
 
@@ -23,13 +23,15 @@ def test_a_folder_stands_for_its_checkpoint_and_weights_are_of_a_step(finished, 
         run_evaluate(EvaluateOptions(folder.parent))
 
 
-@pytest.mark.parametrize("kind", ["cut off", "empty", "text", "array", "pickled"])
-def test_what_is_no_checkpoint_is_one_sentence_of_ours(finished, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["cut off", "empty", "text", "array", "saved", "pickled"])
+def test_what_is_no_checkpoint_is_one_sentence_of_ours(finished, tmp_path, kind, recwarn):
     path, stream = tmp_path / "file.pt", io.BytesIO()
     if kind == "array":
         np.save(stream, np.zeros(3))
+    if kind == "saved":
+        torch.save(EvaluateOptions(path), stream)
     if kind == "pickled":
-        torch.save(TrainOptions("mlp"), stream)
+        pickle.dump({"step": 1}, stream)
     whole = (finished[0] / "checkpoint.pt").read_bytes()
     path.write_bytes({"cut off": whole[:900], "text": b"text\n"}.get(kind, stream.getvalue()))
     with pytest.raises(CheckpointError) as refused:
@@ -38,3 +40,4 @@ def test_what_is_no_checkpoint_is_one_sentence_of_ours(finished, tmp_path, kind)
         f"{path} ({path.stat().st_size:,} bytes) cannot be read as a checkpoint: it was cut off, "
         "or is another kind of file; name the checkpoint.pt of a run"
     )
+    assert [str(warning) for warning in recwarn] == []

@@ -23,7 +23,7 @@ def lines_of(done, letter):
 
 
 def test_lines_are_those_of_the_evaluation_and_the_assignment_costs_what_it_says(instance):
-    done = hardstep("maxsat", instance, "--steps", 100)
+    done = hardstep("maxsat", instance, "--steps", 40)
     assert done.returncode == 0, done.stderr
     costs = [int(line) for line in lines_of(done, "o")]
     assert costs == sorted(set(costs), reverse=True)
