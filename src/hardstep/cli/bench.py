@@ -46,7 +46,8 @@ def run_suite(options: SuiteOptions) -> int:
             done += 1
             left = format_duration(progress.seconds_left(options.processes))
             print(
-                f"[{total - progress.left}/{total}] {_line(job, record)}, {left} left", flush=True
+                f"[{total - progress.left}/{total}] {_describe(job, record)}, {left} left",
+                flush=True,
             )
     except KeyboardInterrupt:
         print(
@@ -81,7 +82,7 @@ def _select(cells: Sequence[Cell], options: SuiteOptions) -> list[Cell]:
     return kept
 
 
-def _line(job: Job, record: Record) -> str:
+def _describe(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"

@@ -16,7 +16,7 @@ from hardstep.bench.budgets import shown_amount
 from hardstep.bench.protocol import Trial
 from hardstep.bench.records import Record
 from hardstep.bench.summary import AXIS_NAMES, summarize, table
-from hardstep.cli.files import check_picture, picture_file
+from hardstep.cli.files import check_picture, with_ending
 from hardstep.optim import StepReport
 from hardstep.tasks import Task
 from hardstep.tasks.files import run_name
@@ -108,7 +108,7 @@ class Curves:
         part = f"  # {len(found)} of {total} runs" if len(found) < total else ""
         origin = f"{self.command}{part}"
         if self.asked is not None:
-            path = picture_file(self.asked)
+            path = with_ending(self.asked)
         else:
             free = (p for p in self._usual() if not p.exists() or origin_of(p) == origin)
             path = next(free)
