@@ -182,7 +182,7 @@ def test_no_warning_reaches_a_user(tmp_path):
         "polystep,openai-es,cma-es,eggroll,mezo,spsa,random,adam",
         "tune mlp --method mezo --match steps --budget 1 --records runs.jsonl",
         "maxsat --random 20 --steps 2 --polish",
-        "diagnose staircase --picture flat.png",
+        "diagnose mlp --picture flat.png",
         "theory --only A1 --html theory.html",
         "bench run suite.toml --processes 2 --records runs.jsonl",
         "bench table runs.jsonl",
