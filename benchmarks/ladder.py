@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hardstep import Simplex, presets, tasks
+from hardstep._files import provenance
 from hardstep.bench.protocol import Budget, Trial, train
-from hardstep.cli import results
 from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Orthoplex
 from hardstep.optim import Settings
 from hardstep.schedules import PowerDecay, TimesTemperature
@@ -71,7 +71,7 @@ def run(data: str, seed: int, name: str) -> dict:
         "conditions": {c.number: c.status for c in optimizer.coverage().conditions},
         "saturation": seen.saturation,
         "spread": seen.spread,
-        **results.provenance(),
+        **provenance(),
     }
 
 

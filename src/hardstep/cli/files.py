@@ -1,6 +1,8 @@
 """Files that commands read and write, looked at before the first run."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hardstep._files import check_writable
@@ -8,7 +10,7 @@ from hardstep.bench.records import Loaded, load
 from hardstep.errors import DataError
 
 
-def picture_file(path: Path) -> Path:
+def with_ending(path: Path) -> Path:
     """The file that a picture is drawn to: a PNG, if the path has no ending and is no folder."""
     if path.suffix or os.path.isdir(path):
         return path
@@ -21,7 +23,7 @@ def check_picture(path: Path, option: str) -> None:
     Raises:
         DataError: As above, or its ending is not one of a picture.
     """
-    path = picture_file(path)
+    path = with_ending(path)
     check_writable(path, option)
     try:
         from matplotlib.backend_bases import FigureCanvasBase
@@ -35,7 +37,7 @@ def check_picture(path: Path, option: str) -> None:
         )
 
 
-def recorded(path: Path) -> Loaded:
+def read_records(path: Path) -> Loaded:
     """The records of a file that has to be there, or of all such files in a folder.
 
     Raises:
@@ -51,3 +53,11 @@ def recorded(path: Path) -> Loaded:
         [record for part in parts for record in part.records],
         [sentence for part in parts for sentence in part.skipped],
     )
+
+
+def list_skipped(skipped: Sequence[str]) -> None:
+    """Name the lines of records that could not be used."""
+    for sentence in skipped:
+        print(f"skipped: {sentence}", file=sys.stderr)
+    if skipped:
+        print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)
