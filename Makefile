@@ -1,7 +1,7 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
 # make bench-step   time a step against the published package, on an otherwise idle machine
-# make bench-maxsat   MAX-SAT against its rivals; files from the folder HARDSTEP_DATA names
+# make bench-maxsat   MAX-SAT against its baselines; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -22,10 +22,10 @@ check:
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench-step: $(VENV)/.installed
-	PYTHONPATH=benchmarks $(BIN)/python -m bench_step $(ARGS)
+	$(BIN)/python -m benchmarks.step $(ARGS)
 
 bench-maxsat: $(VENV)/.installed-dev
-	PYTHONPATH=benchmarks $(BIN)/python -m bench_maxsat $(ARGS)
+	$(BIN)/python -m benchmarks.maxsat $(ARGS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(call create)

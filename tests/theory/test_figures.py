@@ -12,7 +12,7 @@ from hardstep.theory.figures import BLUE, FIGURES
 from hardstep.theory.primitives import best_axis_overlap
 from hardstep.theory.report import COLUMNS
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "theory_page.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pages" / "theory.py"
 COSTLY = ("remainders", "occupancy", "drifts", "excursions", "amplitudes", "ghost_steps")
 COMPUTED = {name: cache(getattr(curves, name)) for name in (*COSTLY, "ghost_means", "flat_pairs")}
 

@@ -1,28 +1,20 @@
 """`hardstep bench run` and `hardstep bench table`: suites of comparisons, recorded."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hardstep._checks import check_name
 from hardstep._files import check_writable
-from hardstep.bench.budgets import shown_amount
-from hardstep.bench.cells import Cell, Job
-from hardstep.bench.records import Record, append, load
-from hardstep.bench.report.runs import sort_out
-from hardstep.bench.running import Progress, carry_out, rehearse
+from hardstep.bench.axes import AXES
+from hardstep.bench.queue import Progress, carry_out, check_jobs
+from hardstep.bench.records import Record, append, check_appendable, load
+from hardstep.bench.report import write_comparison, write_score
+from hardstep.bench.runs import Job
 from hardstep.bench.suite import read
-from hardstep.bench.summary import (
-    AXIS_NAMES,
-    Group,
-    groups,
-    name_of,
-    shown_score,
-    summarize,
-    tally,
-    text,
-)
+from hardstep.bench.summary import name_of, summarize
 from hardstep.cli.outputs import recorded
 from hardstep.errors import DataError
 
@@ -35,35 +27,38 @@ class Part:
     methods: str | None = None
     match: str | None = None
 
-    def of(self, cells: Sequence[Cell], suite: Path) -> list[Cell]:
-        """Its cells.
+    def of(self, jobs: Sequence[Job], suite: Path) -> list[Job]:
+        """Its jobs.
 
         Raises:
             ConfigError: The suite has no such task, method or axis, or not together.
         """
-        kept = list(cells)
+        kept = list(jobs)
         for what, wanted in (("task", self.tasks), ("method", self.methods), ("axis", self.match)):
             if wanted is None:
                 continue
             names = [name.strip() for name in wanted.split(",")]
             for name in names:
-                check_name(name, dict.fromkeys(_of(c, what) for c in kept), f"{what} of {suite}")
-            kept = [cell for cell in kept if _of(cell, what) in names]
+                check_name(
+                    name, dict.fromkeys(_of(job, what) for job in kept), f"{what} of {suite}"
+                )
+            kept = [job for job in kept if _of(job, what) in names]
         return kept
 
 
-def _of(cell: Cell, what: str) -> str:
-    return {"task": cell.task, "method": cell.method, "axis": cell.budget.axis}[what]
+def _of(job: Job, what: str) -> str:
+    return {"task": job.task, "method": job.method, "axis": job.budget.axis}[what]
 
 
 def run_suite(suite: Path, records: Path, processes: int, part: Part | None = None) -> int:
     """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
-    cells = (part or Part()).of(read(suite), suite)
+    jobs = (part or Part()).of(read(suite), suite)
     check_writable(records, "--records")
+    check_appendable(records)
     loaded = load(records)
     tell_skipped(loaded.skipped)
-    progress = Progress(cells, loaded.records)
-    rehearse(progress.unfinished)
+    progress = Progress(jobs, loaded.records)
+    check_jobs(progress.unfinished)
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
@@ -93,10 +88,9 @@ def _line(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"
-    budget = f"{shown_amount(job.budget.amount)} {AXIS_NAMES[job.budget.axis]}"
     return (
-        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {budget}: {split} "
-        f"{shown_score(record, split)}, {record['seconds']:.1f} s"
+        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget}: {split} "
+        f"{write_score(record, split)}, {record['seconds']:.1f} s"
     )
 
 
@@ -110,32 +104,21 @@ def duration(seconds: float) -> str:
 def run_table(records: Path, reference: str) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
     loaded = recorded(records)
-    usable = sort_out(loaded.records)
-    tell_skipped([*loaded.skipped, *usable.skipped])
-    found = groups(run.record for run in (*usable.comparisons, *usable.ablations))
-    _check_reference(found, reference, records)
-    summaries = [(group, summarize(runs, reference)) for group, runs in found.items()]
-    for group, summary in summaries:
-        name = AXIS_NAMES[group.axis]
-        print(f"{group.title}, {shown_amount(group.amount)} {name}\n{text(summary, name)}\n")
-    for axis, counts in tally(summaries).items():
-        shown = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-        print(
-            f"{reference} at equal {AXIS_NAMES[axis]}: {shown}, of {sum(counts.values())} "
-            "comparisons"
-        )
-    return 0
-
-
-def _check_reference(
-    found: Mapping[Group, Sequence[Record]], reference: str, records: Path
-) -> None:
-    """Refuse a reference that no run is of; a method whose runs are all of studies will do."""
-    runs = [record for group in found.values() for record in group]
-    if not runs:
+    tell_skipped(loaded.skipped)
+    reported = [r for r in loaded.records if "test" in r and not r.get("stage")]
+    if not reported:
         raise DataError(f"{records} has no run with a test score, so there is no table to print")
-    names = sorted({name for record in runs for name in (name_of(record), record["method"])})
+    names = sorted({name for run in reported for name in (name_of(run), run["method"])})
     check_name(reference, names, f"--reference in {records}")
+    summary = summarize(reported, reference)
+    for table in (*summary.tables, *summary.studies):
+        title = ", ".join(filter(None, (table.task, table.data, table.study, str(table.budget))))
+        print(f"{title}\n{write_comparison(table, reference)}\n")
+    for axis in dict.fromkeys(table.budget.axis for table in summary.tables):
+        counts = sum(summary.verdicts(axis).values(), Counter())
+        shown = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("win", "tie", "loss"))
+        print(f"{reference} at equal {AXES[axis].title}: {shown}, of {counts.total()} comparisons")
+    return 0
 
 
 def tell_skipped(skipped: list[str]) -> None:

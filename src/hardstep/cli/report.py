@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hardstep._files import check_writable, replacing
-from hardstep.bench.report import gather, render, render_markdown
+from hardstep.bench.report import render, render_markdown
+from hardstep.bench.summary import summarize
 from hardstep.cli.bench import tell_skipped
 from hardstep.cli.outputs import recorded
 from hardstep.errors import DataError
@@ -35,10 +36,10 @@ def run_report(options: ReportOptions) -> int:
         loaded = recorded(path)
         records += loaded.records
         skipped += loaded.skipped
-    contents = gather(records, options.reference, skipped)
-    tell_skipped(list(contents.skipped))
-    page = WRITERS[options.out.suffix](contents).encode()
+    summary = summarize(records, options.reference, skipped)
+    tell_skipped(list(summary.skipped))
+    page = WRITERS[options.out.suffix](summary).encode()
     with replacing(options.out) as temporary:
         temporary.write_bytes(page)
-    print(f"{options.out}: {len(contents.runs):,} runs, {len(page) / 1e3:,.0f} kB")
+    print(f"{options.out}: {len(summary.runs):,} runs, {len(page) / 1e3:,.0f} kB")
     return 0
