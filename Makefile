@@ -1,5 +1,7 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
+# make check   the same without the slow tests
+# make coverage   every test, with the lines and branches of src that they reach
 # make bench-step   time a step against the published package, on an otherwise idle machine
 # make bench-maxsat   MAX-SAT against its baselines; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
@@ -7,19 +9,27 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?=
 ARGS   ?=
+# The tests of a module share what it computes, so a module stays on one worker.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: demo test check bench-step bench-maxsat clean
+.PHONY: demo test check coverage lint bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
 
-test: $(VENV)/.installed-dev check
+test: lint
+	$(PYTEST)
 
-check:
+check: lint
+	$(PYTEST) -m "not slow"
+
+coverage: $(VENV)/.installed-dev
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench-step: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.step $(ARGS)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,25 +32,51 @@ LAYERS = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
-def layer_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    names = set()
+def modules(path: Path) -> set[str]:
+    """The dotted names below `hardstep.` that a file imports: modules, or packages."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "hardstep":
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hardstep."):
-            names.add(node.module.split(".")[1])
-    return names & set(RANK)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hardstep":
+            inside = (node.module or "").removeprefix("hardstep").removeprefix(".")
+            for alias in node.names:
+                whole = f"{inside}.{alias.name}".removeprefix(".")
+                found.add(whole if is_module(whole) else inside)
+    return found - {""}
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.glob("*/**/*.py")), ids=str)
-def test_imports_point_to_lower_layers_only(path):
-    own = layer_of(path)
-    wrong = {n for n in imported(path) if n != own and RANK[n] >= RANK[own]}
-    assert not wrong, f"{path.relative_to(SOURCE)} imports {wrong}"
+def is_module(name: str) -> bool:
+    place = SOURCE / name.replace(".", "/")
+    return place.is_dir() or place.with_suffix(".py").is_file()
+
+
+def test_imports_point_to_lower_layers_only():
+    wrong = []
+    for path in SOURCE.glob("*/**/*.py"):
+        own = path.relative_to(SOURCE).parts[0]
+        layers = {name.split(".")[0] for name in modules(path)} - {own}
+        wrong += [f"{path.relative_to(SOURCE)} -> {n}" for n in layers if RANK[n] >= RANK[own]]
+    assert not wrong
+
+
+PACKAGES = sorted({path.parent for path in SOURCE.rglob("*.py")})
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_the_rooms_of_a_package_form_no_ring(package):
+    """Modules and subpackages can be read in an order in which nothing refers forward."""
+    name = ".".join(package.relative_to(SOURCE).parts)
+    graph: dict[str, set[str]] = {}
+    for path in package.rglob("*.py"):
+        inside = path.relative_to(package)
+        if inside == Path("__init__.py"):
+            continue  # the entrance shows what is in all rooms
+        own = inside.parts[0].removesuffix(".py")
+        for other in modules(path):
+            if not name or other.startswith(f"{name}."):
+                room = other.removeprefix(f"{name}.").split(".")[0]
+                graph.setdefault(own, set()).update({room} - {own})
+            assert other != name, f"{path.relative_to(SOURCE)} enters its own package by its door"
+    assert list(TopologicalSorter(graph).static_order()) or not graph
 
 
 def test_every_public_name_exists_and_is_listed_in_order():
