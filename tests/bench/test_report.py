@@ -12,7 +12,7 @@ from hardstep.bench import append
 from hardstep.bench.report import gather, render, scales
 from hardstep.bench.report.figures import best_so_far
 from hardstep.bench.report.runs import parse
-from hardstep.cli.outputs import recorded
+from hardstep.cli.files import read_records
 from hardstep.cli.report import ReportOptions, run_report
 from hardstep.errors import ConfigError, DataError
 
@@ -285,11 +285,11 @@ def test_a_folder_stands_for_the_records_in_it(tmp_path):
     append(tmp_path / "one.jsonl", run())
     append(tmp_path / "two.jsonl", run("spsa"))
     (tmp_path / "notes.txt").write_text("no records")
-    contents = gather(recorded(tmp_path).records)
+    contents = gather(read_records(tmp_path).records)
     assert {row.method for row in contents.tables[0].rows} == {"polystep", "spsa"}
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"there is no file \*\.jsonl in .*empty"):
-        recorded(tmp_path / "empty")
+        read_records(tmp_path / "empty")
 
 
 def test_nothing_to_show_is_one_sentence(tmp_path):

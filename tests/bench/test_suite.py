@@ -17,7 +17,8 @@ from hardstep.bench.protocol import Budget
 from hardstep.bench.running import Progress, _interrupts_held, carry_out
 from hardstep.bench.suite import read
 from hardstep.bench.tuning import CONFIGURATIONS
-from hardstep.cli.bench import Part, duration, run_suite, run_table
+from hardstep.cli.bench import format_duration, run_suite, run_table
+from hardstep.cli.options import SuiteOptions, TableOptions
 from hardstep.errors import ConfigError, DataError
 
 SUITE = """
@@ -83,7 +84,7 @@ def test_a_suite_expands_to_every_combination_with_its_options(suite):
 def test_runs_are_recorded_skipped_when_known_and_tabulated(suite, tmp_path, capsys):
     records = tmp_path / "runs.jsonl"
     wanted = {job.key for job in jobs_of(suite)}
-    assert run_suite(suite, records, 1) == 0
+    assert run_suite(SuiteOptions(suite, records)) == 0
     captured = capsys.readouterr()
     assert [line.split("]")[0] for line in captured.out.splitlines()] == [
         "[1/4", "[2/4", "[3/4", "[4/4",
@@ -93,11 +94,11 @@ def test_runs_are_recorded_skipped_when_known_and_tabulated(suite, tmp_path, cap
     assert all(r["peak_memory_bytes"] > 2**20 for r in loaded.records)
     assert all(r["command"] and r["date"] for r in loaded.records)
     assert all(f"({get_host_cpu_name()})" in r["machine"] for r in loaded.records)
-    assert run_suite(suite, records, 1) == 0
+    assert run_suite(SuiteOptions(suite, records)) == 0
     captured = capsys.readouterr()
     assert "4 of 4 runs are recorded" in captured.err
     assert captured.out == ""
-    assert run_table(records, "polystep") == 0
+    assert run_table(TableOptions(records)) == 0
     out = capsys.readouterr().out
     assert "at equal steps" in out
     assert "polystep at equal steps: " in out
@@ -142,16 +143,16 @@ def test_only_what_is_missing_is_run(suite, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Job, "run", pretend)
     records = tmp_path / "runs.jsonl"
-    assert run_suite(suite, records, 1) == 130
+    assert run_suite(SuiteOptions(suite, records)) == 130
     assert len(load(records).records) == 2
-    assert run_suite(suite, records, 1) == 0
+    assert run_suite(SuiteOptions(suite, records)) == 0
     assert ran == [("polystep", 0), ("polystep", 1), ("random", 0), ("random", 0), ("random", 1)]
     assert jobs_of(suite, load(records).records) == []
 
 
 def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
     for number in (1, 2):
-        assert run_suite(suite, tmp_path / f"{number}.jsonl", number) == 0
+        assert run_suite(SuiteOptions(suite, tmp_path / f"{number}.jsonl", processes=number)) == 0
     one, two = (
         {key_of(r): (r["test"], r["curve"]["value"]) for r in load(tmp_path / f"{n}.jsonl").records}
         for n in (1, 2)
@@ -162,7 +163,8 @@ def test_two_processes_give_the_same_scores_as_one(suite, tmp_path):
 def test_a_part_of_a_suite_is_run_alone(suite, tmp_path, monkeypatch):
     monkeypatch.setattr(Job, "run", lambda self, folder: pretended(self))
     records = tmp_path / "runs.jsonl"
-    assert run_suite(suite, records, 1, Part(tasks="mlp", methods="random", match="steps")) == 0
+    part = SuiteOptions(suite, records, tasks="mlp", methods="random", match="steps")
+    assert run_suite(part) == 0
     assert [(r["method"], r["seed"]) for r in load(records).records] == [
         ("random", 0),
         ("random", 1),
@@ -172,14 +174,14 @@ def test_a_part_of_a_suite_is_run_alone(suite, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
-        (Part(tasks="mpl"), "task of .* is called 'mpl'; did you mean 'mlp'"),
-        (Part(methods="random,spsa"), "method of .* is called 'spsa'; there is polystep, random"),
-        (Part(match="evals"), "axis of .* is called 'evals'; there is steps"),
+        ({"tasks": "mpl"}, "task of .* is called 'mpl'; did you mean 'mlp'"),
+        ({"methods": "random,spsa"}, "method of .* is called 'spsa'; there is polystep, random"),
+        ({"match": "evals"}, "axis of .* is called 'evals'; there is steps"),
     ],
 )
 def test_a_part_that_is_not_there_is_refused(suite, tmp_path, part, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        run_suite(suite, tmp_path / "runs.jsonl", 1, part)
+        run_suite(SuiteOptions(suite, tmp_path / "runs.jsonl", **part))
 
 
 def test_the_time_left_is_what_a_unit_of_budget_took_in_the_runs_most_alike():
@@ -281,7 +283,7 @@ def test_kill_ends_a_suite_in_the_background_and_its_workers(tmp_path, slow):
             end_session(running.pid)
     assert all("mlp random seed" in line for line in lines), said
     assert running.returncode == 130
-    assert said.endswith("2 runs were recorded, the same command goes on with the rest\n")
+    assert said.endswith("2 runs were recorded, the same command continues with the rest\n")
     assert [record["budget"]["amount"] for record in load(records).records] == [1.0, 1.0]
 
 
@@ -347,14 +349,14 @@ def test_a_metric_that_should_be_low_is_tuned_down():
 def test_a_study_runs_every_variant_and_is_kept_apart(tmp_path, capsys):
     path, records = tmp_path / "study.toml", tmp_path / "study.jsonl"
     path.write_text(STUDY)
-    assert run_suite(path, records, 1) == 0
+    assert run_suite(SuiteOptions(path, records)) == 0
     found = {r["variant"]: r for r in load(records).records}
     assert found.keys() == {"softmax", "greedy"}
     assert "solver=Greedy()" in found["greedy"]["settings"]
     assert "solver=RowSoftmax()" in found["softmax"]["settings"]
     assert {r["study"] for r in found.values()} == {"solver"}
     capsys.readouterr()
-    assert run_table(records, "softmax") == 0
+    assert run_table(TableOptions(records, "softmax")) == 0
     out = capsys.readouterr().out
     assert "softmax against greedy" in out
     assert "at equal steps: " not in out  # ablations are no wins over rivals
@@ -364,7 +366,7 @@ def test_a_closed_study_never_reads_the_test_set(tmp_path, monkeypatch):
     path, records = tmp_path / "study.toml", tmp_path / "study.jsonl"
     path.write_text(STUDY.replace("budget = 2", "budget = 2\nclosed = true"))
     monkeypatch.setattr("hardstep.data.DataSet.open_test", None)  # calling it would fail
-    assert run_suite(path, records, 1) == 0
+    assert run_suite(SuiteOptions(path, records)) == 0
     loaded = load(records).records
     assert [(r["test_reads"], "test" in r) for r in loaded] == [(0, False)] * 2
     assert jobs_of(path, loaded) == []
@@ -405,7 +407,7 @@ def test_a_missing_suite_is_named(tmp_path):
 
 @pytest.mark.parametrize(("seconds", "said"), [(7, "7 s"), (600, "10 min"), (36000, "10.0 h")])
 def test_durations_are_said_in_their_own_unit(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_keys_survive_a_file():

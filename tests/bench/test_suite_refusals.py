@@ -7,6 +7,7 @@ import pytest
 from hardstep.bench.cells import Job
 from hardstep.bench.suite import read
 from hardstep.cli.bench import run_suite
+from hardstep.cli.options import SuiteOptions
 from hardstep.errors import ConfigError, DataError
 
 RUN = """
@@ -165,7 +166,7 @@ def test_what_a_method_refuses_is_refused_before_the_first_run(
     monkeypatch.setattr(Job, "run", None)  # calling it would fail
     records = tmp_path / "runs.jsonl"
     with pytest.raises(ConfigError, match=message):
-        run_suite(written(tmp_path, text), records, 1)
+        run_suite(SuiteOptions(written(tmp_path, text), records))
     assert not records.exists()
 
 
@@ -178,9 +179,9 @@ def test_adam_without_a_twin_is_refused_before_the_first_run(tmp_path, monkeypat
     )
     text = TWO.replace('"mlp"', f'"{own}:task"')
     with pytest.raises(ConfigError, match="adam needs the smooth twin of a task, and .* has none"):
-        run_suite(written(tmp_path, text), tmp_path / "runs.jsonl", 1)
+        run_suite(SuiteOptions(written(tmp_path, text), tmp_path / "runs.jsonl"))
 
 
 def test_records_that_are_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match="is a folder; name a file in it with --records"):
-        run_suite(written(tmp_path, RUN), tmp_path, 1)
+        run_suite(SuiteOptions(written(tmp_path, RUN), tmp_path))

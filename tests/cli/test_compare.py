@@ -10,8 +10,8 @@ from hardstep.bench import SCHEMA, append
 from hardstep.cli import compare
 from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.compare import CompareOptions, run_compare
+from hardstep.cli.options import SuiteOptions, TableOptions
 from hardstep.errors import ConfigError, DataError, HardstepError
-from tests.cli.test_train import hardstep
 
 
 def pretended(method, seed=0, **changes):
@@ -110,7 +110,7 @@ def test_a_picture_makes_its_folder_and_a_budget_is_shown_as_given(tmp_path, cap
 def test_a_table_shows_budgets_as_given(tmp_path, capsys, amount, shown):
     path = tmp_path / "runs.jsonl"
     append(path, pretended("polystep", budget={"axis": "time", "amount": amount}))
-    assert run_table(path, "polystep") == 0
+    assert run_table(TableOptions(path)) == 0
     assert f"mlp, digits, {shown} wall-clock seconds\n" in capsys.readouterr().out
 
 
@@ -125,38 +125,22 @@ def records(tmp_path):
 
 def test_a_reference_is_a_method_or_a_variant(records):
     for reference in ("polystep", "mezo", "greedy"):
-        assert run_table(records, reference) == 0
+        assert run_table(TableOptions(records, reference)) == 0
     with pytest.raises(ConfigError, match="no --reference in .* 'polystepp'; did you mean 'polys"):
-        run_table(records, "polystepp")
+        run_table(TableOptions(records, "polystepp"))
 
 
 def test_a_method_whose_runs_are_all_of_studies_is_a_reference(tmp_path):
     path = tmp_path / "runs.jsonl"
     append(path, pretended("polystep", study="solver", variant="greedy"))
-    assert run_table(path, "polystep") == 0
+    assert run_table(TableOptions(path)) == 0
 
 
 def test_records_without_a_reported_run_are_refused(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.touch()
     with pytest.raises(HardstepError, match="has no run with a test score"):
-        run_table(path, "polystep")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["bench", "table", "."], "there is no file *.jsonl in .; name one with records"),
-        (["bench", "table", "nosuch.jsonl"], "there is no file nosuch.jsonl; `hardstep bench"),
-        (["compare", "mlp", "--methods", "mezo,mezo"], "--methods has mezo 2 times"),
-    ],
-)
-def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
-    done = hardstep(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"hardstep: {sentence}")
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+        run_table(TableOptions(path))
 
 
 def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
@@ -170,7 +154,7 @@ def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
         for changes in bad:
             stream.write(json.dumps({"schema": SCHEMA, **pretended("mezo", **changes)}) + "\n")
     append(records, lacking)
-    assert run_table(records, "polystep") == 0
+    assert run_table(TableOptions(records)) == 0
     said = capsys.readouterr()
     assert "polystep against spsa: tie" in said.out
     assert "mezo" not in said.out
@@ -179,5 +163,5 @@ def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
     suite.write_text(
         '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
     )
-    assert run_suite(suite, records, 1) == 0  # beside such records
+    assert run_suite(SuiteOptions(suite, records)) == 0  # beside such records
     assert "0 of 1 runs are recorded" in capsys.readouterr().err

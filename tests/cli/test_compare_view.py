@@ -16,8 +16,8 @@ from hardstep.bench.methods import METHODS
 from hardstep.bench.protocol import Budget, Trial, run_trial
 from hardstep.cli import compare
 from hardstep.cli.compare import CompareOptions, run_compare
+from hardstep.cli.compare_view import LiveTable
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
-from hardstep.cli.live_table import LiveTable
 from hardstep.errors import ConfigError, DataError
 from tests.cli.test_compare import pretended
 from tests.tasks.test_own_files import STEPS

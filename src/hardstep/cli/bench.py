@@ -2,9 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from hardstep._checks import check_name
 from hardstep._files import check_writable
@@ -15,73 +13,65 @@ from hardstep.bench.report import write_comparison, write_score
 from hardstep.bench.runs import Job
 from hardstep.bench.suite import read
 from hardstep.bench.summary import name_of, summarize
-from hardstep.cli.outputs import recorded
+from hardstep.cli.files import list_skipped, read_records
+from hardstep.cli.options import SuiteOptions, TableOptions
 from hardstep.errors import DataError
 
 
-@dataclass(frozen=True)
-class Part:
-    """Which part of a suite to run, by names with commas between; left out, all of it."""
-
-    tasks: str | None = None
-    methods: str | None = None
-    match: str | None = None
-
-    def of(self, jobs: Sequence[Job], suite: Path) -> list[Job]:
-        """Its jobs.
-
-        Raises:
-            ConfigError: The suite has no such task, method or axis, or not together.
-        """
-        kept = list(jobs)
-        for what, wanted in (("task", self.tasks), ("method", self.methods), ("axis", self.match)):
-            if wanted is None:
-                continue
-            names = [name.strip() for name in wanted.split(",")]
-            for name in names:
-                check_name(
-                    name, dict.fromkeys(_of(job, what) for job in kept), f"{what} of {suite}"
-                )
-            kept = [job for job in kept if _of(job, what) in names]
-        return kept
-
-
-def _of(job: Job, what: str) -> str:
-    return {"task": job.task, "method": job.method, "axis": job.budget.axis}[what]
-
-
-def run_suite(suite: Path, records: Path, processes: int, part: Part | None = None) -> int:
-    """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
-    jobs = (part or Part()).of(read(suite), suite)
+def run_suite(options: SuiteOptions) -> int:
+    """Run what is not recorded yet; Ctrl-C keeps what is finished."""
+    jobs = _select(read(options.suite), options)
+    records = options.records or options.suite.with_suffix(".jsonl")
     check_writable(records, "--records")
     check_appendable(records)
     loaded = load(records)
-    tell_skipped(loaded.skipped)
+    list_skipped(loaded.skipped)
     progress = Progress(jobs, loaded.records)
     check_jobs(progress.unfinished)
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
     try:
-        for job, record in carry_out(progress, partial, processes):
+        for job, record in carry_out(progress, partial, options.processes):
             append(records, record)
             job.forget(partial)
             done += 1
-            left = progress.left
+            left = format_duration(progress.seconds_left(options.processes))
             print(
-                f"[{total - left}/{total}] {_line(job, record)}, "
-                f"{duration(progress.seconds_left(processes))} left",
-                flush=True,
+                f"[{total - progress.left}/{total}] {_line(job, record)}, {left} left", flush=True
             )
     except KeyboardInterrupt:
         print(
-            f"interrupted; {done} runs were recorded, the same command goes on with the rest",
+            f"interrupted; {done} runs were recorded, the same command continues with the rest",
             file=sys.stderr,
         )
         return 130
     if partial.is_dir() and not any(partial.iterdir()):
         partial.rmdir()
     return 0
+
+
+def _select(jobs: Sequence[Job], options: SuiteOptions) -> list[Job]:
+    """The jobs of the tasks, methods and axes asked for, by names with commas between.
+
+    Raises:
+        ConfigError: The suite has no such task, method or axis, or not together.
+    """
+    kept = list(jobs)
+    parts: dict[str, tuple[str | None, Callable[[Job], str]]] = {
+        "task": (options.tasks, lambda job: job.task),
+        "method": (options.methods, lambda job: job.method),
+        "axis": (options.match, lambda job: job.budget.axis),
+    }
+    for what, (wanted, name_in) in parts.items():
+        if wanted is None:
+            continue
+        names = [name.strip() for name in wanted.split(",")]
+        known = dict.fromkeys(map(name_in, kept))
+        for name in names:
+            check_name(name, known, f"{what} of {options.suite}")
+        kept = [job for job in kept if name_in(job) in names]
+    return kept
 
 
 def _line(job: Job, record: Record) -> str:
@@ -94,22 +84,25 @@ def _line(job: Job, record: Record) -> str:
     )
 
 
-def duration(seconds: float) -> str:
-    """In the unit one would say it in."""
+def format_duration(seconds: float) -> str:
+    """Seconds, minutes or hours, whichever one would say."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def run_table(records: Path, reference: str) -> int:
+def run_table(options: TableOptions) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
-    loaded = recorded(records)
-    tell_skipped(loaded.skipped)
-    reported = [r for r in loaded.records if "test" in r and not r.get("stage")]
+    reference = options.reference
+    loaded = read_records(options.records)
+    list_skipped(loaded.skipped)
+    reported = [run for run in loaded.records if "test" in run and not run.get("stage")]
     if not reported:
-        raise DataError(f"{records} has no run with a test score, so there is no table to print")
+        raise DataError(
+            f"{options.records} has no run with a test score, so there is no table to print"
+        )
     names = sorted({name for run in reported for name in (name_of(run), run["method"])})
-    check_name(reference, names, f"--reference in {records}")
+    check_name(reference, names, f"--reference in {options.records}")
     summary = summarize(reported, reference)
     for table in (*summary.tables, *summary.studies):
         title = ", ".join(filter(None, (table.task, table.data, table.study, str(table.budget))))
@@ -119,11 +112,3 @@ def run_table(records: Path, reference: str) -> int:
         shown = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("win", "tie", "loss"))
         print(f"{reference} at equal {AXES[axis].title}: {shown}, of {counts.total()} comparisons")
     return 0
-
-
-def tell_skipped(skipped: list[str]) -> None:
-    """Name the lines that could not be used."""
-    for sentence in skipped:
-        print(f"skipped: {sentence}", file=sys.stderr)
-    if skipped:
-        print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)

@@ -4,8 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,8 +19,8 @@ from hardstep.bench.records import Record, append, check_appendable
 from hardstep.bench.report import write_comparison
 from hardstep.bench.runs import Job, run_job
 from hardstep.bench.summary import summarize
-from hardstep.cli.curves import Curves
-from hardstep.cli.live_table import LiveTable
+from hardstep.cli.compare_view import Curves, LiveTable
+from hardstep.cli.options import CompareOptions
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import rehearse
@@ -32,23 +30,6 @@ FRUGAL = (
     "polystep took cheap steps (presets.frugal): the task's own are made for more evaluations; "
     "--option polystep.preset=task takes them all the same"
 )
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    methods: str = "polystep,openai-es,cma-es"
-    match: str = "evals"
-    budget: float | None = None
-    seeds: int = 3
-    records: Path | None = None
-    picture: Path | None = None  # a file of its own in runs/ if left out
-    no_picture: bool = False
-    json: bool = False
-    options: list[str] = field(default_factory=list)  # method.option=value
 
 
 def run_compare(options: CompareOptions) -> int:

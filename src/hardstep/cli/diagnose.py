@@ -2,15 +2,14 @@
 
 import json
 import math
-from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep.cli.evaluate import opened, restore
-from hardstep.cli.outputs import check_picture, picture_file
+from hardstep.cli.evaluate import read_checkpoint, restore
+from hardstep.cli.files import check_picture, picture_file
+from hardstep.cli.options import DiagnoseOptions
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Batch, Diagnosis, Probed, diagnose
@@ -24,21 +23,6 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class DiagnoseOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    seed: int = 0
-    temperature: float | None = None
-    step_radius: float | None = None
-    probe_radius: float | None = None
-    checkpoint: Path | None = None
-    picture: Path | None = None
-    json: bool = False
-
-
 def run_diagnose(options: DiagnoseOptions) -> int:
     """Probe the task's model, print the table and the recommendation."""
     task = tasks.find(options.task, options.data)
@@ -46,7 +30,7 @@ def run_diagnose(options: DiagnoseOptions) -> int:
         check_picture(options.picture, "--picture")
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        restore(model, opened(options.checkpoint)["model"], options.checkpoint, task)
+        restore(model, read_checkpoint(options.checkpoint)["model"], options.checkpoint, task)
     dataset = task.data(options.seed)
     rehearse_with(task, dataset, model)
     train = dataset.train

@@ -6,8 +6,6 @@ stderr    progress
 
 import json
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from hardstep import __version__
 from hardstep._files import provenance
+from hardstep.cli.options import MaxsatOptions
 from hardstep.errors import ConfigError
 from hardstep.maxsat import Formula, random_ksat, read
 from hardstep.maxsat.local import local_search
@@ -25,21 +24,6 @@ from hardstep.training import LiveLine
 SECONDS = 60.0  # unless a limit is given
 POLISH_SHARE = 0.5  # of the seconds, with --polish
 FLIPS_PER_VARIABLE = 100  # of a polish after --steps
-
-
-@dataclass(frozen=True)
-class MaxsatOptions:
-    """The arguments of the command."""
-
-    file: Path | None = None
-    random: int | None = None
-    ratio: float = 4.27
-    seconds: float | None = None
-    steps: int | None = None
-    target: int | None = None
-    seed: int = 0
-    polish: bool = False
-    json: bool = False
 
 
 def run_maxsat(options: MaxsatOptions) -> int:

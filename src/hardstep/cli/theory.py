@@ -1,26 +1,13 @@
 """`hardstep theory`: run the checks, print one line each, and exit 0 only if all are sound."""
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 
 from hardstep._checks import suggest
 from hardstep._files import check_writable, provenance, replacing
+from hardstep.cli.options import TheoryOptions
 from hardstep.errors import ConfigError
 from hardstep.theory import checks, report
 from hardstep.theory.suite import Check, Run, judged
-
-
-@dataclass(frozen=True)
-class TheoryOptions:
-    """The arguments of the command."""
-
-    full: bool = False
-    only: str = ""
-    trained: bool = False
-    seed: int = 0
-    json: Path | None = None
-    html: Path | None = None
 
 
 def run_theory(options: TheoryOptions) -> int:

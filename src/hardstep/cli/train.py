@@ -1,17 +1,18 @@
 """`hardstep train`: one run, from data to picture."""
 
 import json
+import os
 import shlex
+import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance, replacing
-from hardstep.cli import results
-from hardstep.cli.evaluate import CHECKPOINT, opened, restore
+from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
+from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
@@ -33,27 +34,13 @@ from hardstep.training import (
 LOG, PICTURE, RESULT = "log.jsonl", "picture.png", "result.json"
 
 
-@dataclass(frozen=True)
-class TrainOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    seed: int = 0
-    steps: int | None = None
-    out: Path | None = None
-    resume: bool = False
-    coverage: bool = False
-    json: bool = False
-
-
 def run_train(options: TrainOptions) -> int:
     """Train, score, draw, report; returns the exit code."""
     task = tasks.find(options.task, options.data)
     folder = _folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
-        saved = opened(folder / CHECKPOINT)
+        saved = read_checkpoint(folder / CHECKPOINT)
         steps = _resumed_steps(task, saved.get("meta", {}), options, folder)
         if (folder / RESULT).exists():
             return _report(task, _finished(task, folder), folder, options)
@@ -98,7 +85,7 @@ def _folder(task: Task, options: TrainOptions) -> Path:
     if options.out is not None:
         if not options.resume and (options.out / CHECKPOINT).exists():
             raise CheckpointError(
-                f"{options.out} holds a run already; add --resume to go on with it, or choose "
+                f"{options.out} holds a run already; add --resume to continue it, or choose "
                 "another --out"
             )
         return options.out
@@ -142,7 +129,16 @@ def _resume_line(meta: dict[str, Any], folder: Path) -> str:
     name = str(meta.get("task"))
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
     parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
-    return f"{results.program()} {shlex.join([*parts, '--resume'])}"
+    return f"{program()} {shlex.join([*parts, '--resume'])}"
+
+
+def program() -> str:
+    """How to call this program again from here: its name, or its path if it is not on PATH."""
+    called = Path(sys.argv[0])
+    found = shutil.which("hardstep")
+    if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
+        return "hardstep"
+    return os.path.relpath(called)
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
@@ -150,7 +146,7 @@ def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
         f"{optimizer.num_particles:,} particles, {steps:,} steps of "
         f"{optimizer.evaluations_per_step:,} evaluations\n"
-        f"writing to {folder}; Ctrl-C keeps the best, --resume goes on"
+        f"writing to {folder}; Ctrl-C keeps the best, --resume continues"
     )
     print(note, file=sys.stderr)
 
@@ -199,7 +195,7 @@ def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, A
     )
     print(
         f"interrupted after {outcome.steps} steps; {known}; everything is in {folder}\n"
-        f"go on with: {_resume_line(meta, folder)}",
+        f"continue with: {_resume_line(meta, folder)}",
         file=sys.stderr,
     )
     return 130
@@ -224,7 +220,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
-        "score again": f"{results.program()} evaluate {folder / CHECKPOINT}",
+        "score again": f"{program()} evaluate {folder / CHECKPOINT}",
         "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
     }
     width = 1 + max(map(len, rows))

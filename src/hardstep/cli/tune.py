@@ -2,8 +2,6 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
@@ -16,24 +14,9 @@ from hardstep.bench.records import Record, append, check_appendable, load
 from hardstep.bench.report import write_score
 from hardstep.bench.runs import Job, key_of
 from hardstep.bench.tuning import Sweep
-from hardstep.cli.bench import tell_skipped
 from hardstep.cli.compare import parse_options
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """The arguments of the command."""
-
-    task: str
-    method: str = "polystep"
-    data: str = tasks.DEFAULT_DATA
-    match: str = "evals"
-    budget: float | None = None
-    seeds: int = 1
-    first_seed: int = 100
-    records: Path | None = None
-    json: bool = False
-    options: list[str] = field(default_factory=list)  # method.option=value, left as they are
+from hardstep.cli.files import list_skipped
+from hardstep.cli.options import TuneOptions
 
 
 def run_tune(options: TuneOptions) -> int:
@@ -50,7 +33,7 @@ def run_tune(options: TuneOptions) -> int:
         check_writable(options.records, "--records")
         check_appendable(options.records)
     loaded = load(options.records) if options.records else None
-    tell_skipped(loaded.skipped if loaded else [])
+    list_skipped(loaded.skipped if loaded else [])
     sweep, known = Sweep(job), {key_of(r): r for r in (loaded.records if loaded else [])}
     try:
         while missing := sweep.missing(known):
@@ -60,7 +43,7 @@ def run_tune(options: TuneOptions) -> int:
             if not options.json:
                 print(_line(missing[0], record), flush=True)
     except KeyboardInterrupt:
-        again = f"; the same command goes on ({options.records})" if options.records else ""
+        again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
         return 130
     _report(dict(sweep.choose(known)), sweep.count_tried(known), options)
@@ -69,14 +52,14 @@ def run_tune(options: TuneOptions) -> int:
 
 def _line(job: Job, record: Record) -> str:
     score = f"valid {write_score(record, 'valid'):>8}"
-    return f"stage {job.stage}  seed {job.seed}  {score}  {shown(dict(job.options))}"
+    return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
 
 
 def _report(best: dict[str, Any], tried: int, options: TuneOptions) -> None:
     if options.json:
         print(json.dumps({"options": best, "tried": tried}))
         return
-    print(f"best of {tried} runs on validation: {shown(best)}")
+    print(f"best of {tried} runs on validation: {_describe(best)}")
     print(f"compare with: {_next_command(options, best)}")
 
 
@@ -92,7 +75,7 @@ def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def shown(options: dict[str, Any]) -> str:
+def _describe(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
     return ", ".join(f"{name} {_word(value, 4)}" for name, value in options.items())
 

@@ -1,6 +1,8 @@
 """Files that commands read and write, looked at before the first run."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hardstep._files import check_writable
@@ -35,7 +37,7 @@ def check_picture(path: Path, option: str) -> None:
         )
 
 
-def recorded(path: Path) -> Loaded:
+def read_records(path: Path) -> Loaded:
     """The records of a file that has to be there, or of all such files in a folder.
 
     Raises:
@@ -46,3 +48,11 @@ def recorded(path: Path) -> Loaded:
     if not find_files(path):
         raise DataError(f"there is no file {path}; `hardstep bench run` writes such records")
     return load(path)
+
+
+def list_skipped(skipped: Sequence[str]) -> None:
+    """Name the lines of records that could not be used."""
+    for sentence in skipped:
+        print(f"skipped: {sentence}", file=sys.stderr)
+    if skipped:
+        print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)

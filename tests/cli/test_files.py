@@ -6,33 +6,6 @@ from hardstep._files import check_folder, check_writable
 from hardstep.cli import diagnose, report, theory, train
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
 from hardstep.errors import DataError
-from tests.cli.test_train import hardstep
-
-REFUSED = "cannot be written: /proc takes no files (No such file or directory); name another with"
-SUITE = '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["train", "mlp", "--out", "/proc/x"], f"/proc/x {REFUSED} --out"),
-        (["train", "mlp", "--out", "suite.toml"], "suite.toml is a file; name a folder with --out"),
-        (
-            ["train", "mlp", "--out", "/dev/null/x"],
-            "/dev/null/x would lie in /dev/null, a file; name another with --out",
-        ),
-        (["compare", "mlp", "--records", "/proc/x"], f"/proc/x {REFUSED} --records"),
-        (["tune", "mlp", "--records", "/proc/x"], f"/proc/x {REFUSED} --records"),
-        (["bench", "run", "suite.toml", "--records", "/proc/x"], f"/proc/x {REFUSED} --records"),
-        (["diagnose", "mlp", "--picture", "/proc/n/x.png"], f"/proc/n/x.png {REFUSED} --picture"),
-        (["theory", "--html", "/proc/x.html"], f"/proc/x.html {REFUSED} --html"),
-    ],
-)
-def test_a_place_that_takes_no_files_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
-    (tmp_path / "suite.toml").write_text(SUITE)
-    done = hardstep(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"hardstep: {sentence}\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["suite.toml"]
 
 
 @pytest.mark.parametrize("check", [check_folder, check_writable])
