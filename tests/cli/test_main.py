@@ -15,7 +15,7 @@ import typer
 
 import hardstep as package
 from hardstep import tasks
-from hardstep.bench.budgets import budget_of
+from hardstep.bench.axes import budget_of
 from hardstep.cli import options
 from hardstep.cli.main import COMMANDS
 from tests.cli.program import HARDSTEP, hardstep

@@ -129,9 +129,11 @@ def _read(file: Path) -> bytes:
     if file.suffix != ".gz":
         return content
     try:
+        if not content:
+            raise EOFError("it is empty")
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be unpacked, it is damaged: {error}") from error
+        raise DataError(f"{file} is damaged and cannot be unpacked: {error}") from error
 
 
 def to_number(value: Any) -> float | None:

@@ -3,7 +3,15 @@ from dataclasses import replace
 import pytest
 
 from hardstep import presets, tasks
-from hardstep.bench.variants import NUMBERS, PAPER, POLYTOPES, SOLVERS, SUBSPACES, WORDS, settings
+from hardstep.bench.options import (
+    NUMBERS,
+    PAPER,
+    POLYTOPES,
+    SOLVERS,
+    SUBSPACES,
+    WORDS,
+    make_settings,
+)
 from hardstep.errors import ConfigError
 from hardstep.geometry import Orthoplex, Simplex
 from hardstep.nn import build
@@ -15,7 +23,7 @@ TASK = tasks.find("snn", "digits")
 
 
 def made(options, steps=100, task=TASK):
-    return settings(task, steps, options, lambda: 200)
+    return make_settings(task, steps, options, lambda: 200)
 
 
 def test_without_options_the_tasks_own_settings_are_used():
@@ -111,7 +119,7 @@ def test_every_word_gives_an_optimizer_that_steps(name):
                                    ("subspace", SUBSPACES)) if name in known)  # fmt: skip
     task = tasks.find("mlp", "digits")
     model = build(task.model, 0)
-    chosen = settings(task, 5, {kind: name, "rank": 1, "particle_dim": 2}, lambda: 50)
+    chosen = make_settings(task, 5, {kind: name, "rank": 1, "particle_dim": 2}, lambda: 50)
     batch = task.data(0).train
     optimizer = PolyStep(model, chosen)
     loss = optimizer.step(batch.inputs[:8], batch.labels[:8], task.loss_fn)
