@@ -83,13 +83,13 @@ def test_radii_that_are_not_positive_lengths_are_refused_by_name(value):
 
 @pytest.mark.parametrize("kind", [Linear, Cosine])
 def test_schedules_over_no_steps_are_refused(kind):
-    with pytest.raises(ConfigError, match=f"{kind.__name__}: steps must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match=f"{kind.__name__}: steps must be .* >= 1, got 0"):
         kind(1.0, 0.0, 0)
 
 
 @pytest.mark.parametrize("exponent", [-0.1, math.nan])
 def test_a_power_that_does_not_decay_is_refused(exponent):
-    with pytest.raises(ConfigError, match=f"exponent must be >= 0, got {exponent}"):
+    with pytest.raises(ConfigError, match=f"exponent must be .* >= 0 .*got {exponent}"):
         PowerDecay(1.0, exponent)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from hardstep._files import provenance
 from hardstep._pages import Markup, markdown_table
-from hardstep.theory import Run, checks, judged
+from hardstep.theory import Setup, judge, load_checks
 from hardstep.theory.figures import FIGURES
-from hardstep.theory.report import COLUMNS, GROUPS, SHOWN, line
+from hardstep.theory.report import COLUMNS, GROUPS, SHOWN, format_line
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "theory.json"
@@ -54,11 +54,12 @@ Row = dict[str, Any]  # a check as `Outcome.as_dict` gives it
 def record(trained: bool) -> dict[str, Any]:
     """The checks of one kind at full size; those of the other stay as they were recorded."""
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {"checks": []}
-    wanted = [check for check in checks() if (check.kind == "P") == trained]
+    wanted = [check for check in load_checks() if (check.kind == "P") == trained]
     names = {check.id for check in wanted}
     rows = [row for row in known["checks"] if row["id"] not in names]
-    for outcome in judged(wanted, Run(quick=False, trained=trained)):
-        print(line(outcome), flush=True)
+    for check in wanted:
+        outcome = judge(check, Setup(quick=False))
+        print(format_line(outcome), flush=True)
         rows.append(outcome.as_dict())
     rows.sort(key=lambda row: (row["id"][0], int(re.findall(r"\d+", row["id"])[0]), row["id"]))
     source = provenance() | {"command": f"{COMMAND} --trained" if trained else COMMAND}

@@ -31,7 +31,7 @@ class NonFiniteLossError(HardstepError, ArithmeticError):
     def __init__(self, count: int, first: tuple[int, ...]) -> None:
         super().__init__(
             f"{count} losses were not finite, the first at (particle, vertex, probe) = {first}; "
-            "use nonfinite='worst' to rank such probes last and go on"
+            "use nonfinite='worst' to rank such probes last and continue"
         )
         self.count = count
         self.first = first

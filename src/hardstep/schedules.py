@@ -1,6 +1,6 @@
 """Values that change with the step: any callable `step -> float`, or a plain number.
 
-Radii carry their unit by name. The paper has two parameterisations of a radius, a physical
+Radii carry their unit by name. The paper has two parameterizations of a radius, a physical
 length and a multiple of the temperature; `Length` and `TimesTemperature` say which one is
 meant, whether the value inside is constant or scheduled.
 """
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hardstep._checks import check_count, check_not_negative, check_positive
 from hardstep.errors import ConfigError
 
 Schedule = float | Callable[[int], float]
@@ -17,11 +18,6 @@ Schedule = float | Callable[[int], float]
 def value_at(schedule: Schedule, step: int) -> float:
     """The value of a number or a schedule at a step."""
     return float(schedule(step)) if callable(schedule) else float(schedule)
-
-
-def _check_steps(name: str, steps: int) -> None:
-    if not steps >= 1:
-        raise ConfigError(f"{name}: steps must be at least 1, got {steps}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
-        _check_steps("Linear", self.steps)
+        check_count("Linear: steps", self.steps)
 
     def __call__(self, step: int) -> float:
         """The value at a step."""
@@ -61,7 +57,7 @@ class Cosine:
     steps: int
 
     def __post_init__(self) -> None:
-        _check_steps("Cosine", self.steps)
+        check_count("Cosine: steps", self.steps)
 
     def __call__(self, step: int) -> float:
         """The value at a step."""
@@ -78,9 +74,9 @@ class Geometric:
     steps: int
 
     def __post_init__(self) -> None:
-        _check_steps("Geometric", self.steps)
-        if not (self.start > 0 and self.end > 0):
-            raise ConfigError(f"Geometric: ends must be > 0, got {self.start} and {self.end}")
+        check_count("Geometric: steps", self.steps)
+        check_positive("Geometric: start", self.start)
+        check_positive("Geometric: end", self.end)
 
     def __call__(self, step: int) -> float:
         """The value at a step."""
@@ -95,8 +91,7 @@ class PowerDecay:
     exponent: float = 0.6
 
     def __post_init__(self) -> None:
-        if not self.exponent >= 0:
-            raise ConfigError(f"PowerDecay: exponent must be >= 0, got {self.exponent}")
+        check_not_negative("PowerDecay: exponent", self.exponent)
 
     def __call__(self, step: int) -> float:
         """The value at a step."""
@@ -130,7 +125,7 @@ Radius = Length | TimesTemperature
 
 
 def length_at(name: str, radius: Radius, step: int, temperature: float) -> float:
-    """The length of a radius at a step, refused unless it is positive and finite."""
+    """The length of a radius at a step; refuse what is not positive and finite."""
     length = radius.at(step, temperature)
     if not (length > 0 and math.isfinite(length)):
         raise ConfigError(f"{name} must be a positive length, got {length} at step {step}")
@@ -138,7 +133,7 @@ def length_at(name: str, radius: Radius, step: int, temperature: float) -> float
 
 
 def temperature_at(temperature: Schedule, step: int) -> float:
-    """The temperature at a step, refused unless it is positive and finite."""
+    """The temperature at a step; refuse what is not positive and finite."""
     value = value_at(temperature, step)
     if not (value > 0 and math.isfinite(value)):
         raise ConfigError(f"temperature must be > 0, got {value} at step {step}")

@@ -13,8 +13,8 @@ import torch
 from hardstep.errors import ConfigError
 
 
-def checked(seed: object) -> int:
-    """A seed as the user gave it, refused unless it is a whole number."""
+def check_seed(seed: object) -> int:
+    """A seed as the user gave it; refuse what is no whole number."""
     try:
         return operator.index(seed)  # type: ignore[arg-type]
     except TypeError as error:

@@ -7,7 +7,7 @@ from hardstep.bench.axes import Budget
 from hardstep.bench.methods import (
     KNOWN_OPTIONS,
     METHODS,
-    Setup,
+    Blueprint,
     build,
     check_method,
     check_options,
@@ -68,20 +68,20 @@ def test_what_can_be_run_is_not_refused(name, method):
     model = build_model(task.model, 0)
     for options in ({}, usual):
         check_method(task, method, options)
-        assert build(method, Setup(task, model, 5, 0), options).model is model
+        assert build(method, Blueprint(task, model, 5, 0), options).model is model
 
 
 @pytest.mark.parametrize("method", ["openai-es", "eggroll", "mezo"])
 def test_a_rate_with_an_end_is_annealed_over_the_run(method):
-    setup = Setup(MLP, build_model(MLP.model, 0), 10, 0)
-    constant = build(method, setup, {"learning_rate": 0.4})
-    annealed = build(method, setup, {"learning_rate": 0.4, "learning_rate_end": 0.0})
+    blueprint = Blueprint(MLP, build_model(MLP.model, 0), 10, 0)
+    constant = build(method, blueprint, {"learning_rate": 0.4})
+    annealed = build(method, blueprint, {"learning_rate": 0.4, "learning_rate_end": 0.0})
     if method == "openai-es":  # which searches coordinates, for a network
         constant, annealed = constant.population, annealed.population
     assert constant.learning_rate == 0.4
     assert [annealed.learning_rate(step) for step in (0, 5, 10)] == pytest.approx([0.4, 0.2, 0.0])
     with pytest.raises(ConfigError, match=f"{method}: learning_rate_end needs .* got 0.1 alone"):
-        build(method, setup, {"learning_rate_end": 0.1})
+        build(method, blueprint, {"learning_rate_end": 0.1})
 
 
 def test_a_slope_is_refused_where_nothing_spikes():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from threading import RLock, Thread
 
 import pytest
@@ -186,58 +186,43 @@ def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved 0", "saved 1"]
 
 
-class FakeFuture(Future):
-    """One whose every call holds a lock, and is interrupted while it does."""
+@pytest.mark.parametrize("place", ["submit", "add_done_callback", "result"])
+def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place):
+    lock, free = RLock(), []
 
-    lock = RLock()
+    def interrupt(here):
+        lock.acquire()  # not by `with`: Python may be interrupted just before that is entered
+        if here == place:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        lock.release()
 
-    def add_done_callback(self, callback):
-        interrupt_locked(self.lock)
-        super().add_done_callback(callback)
-        Thread(target=self.set_result, args=({},)).start()
+    class FakeFuture(Future):
+        def add_done_callback(self, callback):
+            interrupt("add_done_callback")
+            super().add_done_callback(callback)
+            self.set_result({})
 
-    def result(self, timeout=None):
-        interrupt_locked(self.lock)
-        return super().result(timeout)
+        def result(self, timeout=None):
+            interrupt("result")
+            return super().result(timeout)
 
+    class FakePool(nullcontext):
+        def submit(self, *_):
+            interrupt("submit")
+            return FakeFuture()
 
-class FakePool:
-    """A pool that would wait for ever if a lock were left locked."""
-
-    def __init__(self, *_):
-        self.lock = RLock()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def submit(self, *_):
-        interrupt_locked(self.lock)
-        return FakeFuture()
-
-    def shutdown(self, **_):
-        free = []
-        for lock in (self.lock, FakeFuture.lock):
-            other = Thread(target=lambda lock=lock: free.append(lock.acquire(blocking=False)))
+        def shutdown(self, **_):  # of a real one, its own thread would wait for the lock
+            other = Thread(target=lambda: free.append(lock.acquire(blocking=False)))
             other.start()
             other.join()
-        assert free == [True, True]
 
-
-def interrupt_locked(lock):
-    lock.acquire()  # not with `with`: Python may be interrupted just before that is entered
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.01)
-    lock.release()
-
-
-def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch):
-    monkeypatch.setattr(queue, "ProcessPoolExecutor", FakePool)
+    monkeypatch.setattr(queue, "ProcessPoolExecutor", lambda *_: FakePool(FakePool()))
+    Thread(target=time.sleep, args=(1,), daemon=True).start()  # it hears what is blocked here
     job = Job("mlp", "digits", "random", 0, Budget("steps", 2.0))
     with pytest.raises(KeyboardInterrupt):
         list(carry_out(Progress([job], []), None, 2))
+    assert free == [True]
 
 
 TWO_RUNS = """

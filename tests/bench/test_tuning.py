@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from hardstep import presets, tasks
 from hardstep.bench import load
 from hardstep.bench.axes import Budget
-from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Setup, build
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Blueprint, build
 from hardstep.bench.queue import Progress
 from hardstep.bench.runs import Job, key_of
 from hardstep.bench.tuning import (
@@ -41,7 +41,7 @@ def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(meth
         assert len({json.dumps(c) for c in found}) == 9
         assert all(set(c) == {s.name for s in settings} for c in found)
         assert all(set(c) <= set(KNOWN_OPTIONS[method]) for c in found)
-        build(method, Setup(TASK, build_model(TASK.model, 0), 5, 0), found[0])
+        build(method, Blueprint(TASK, build_model(TASK.model, 0), 5, 0), found[0])
 
 
 def test_populations_are_free_where_steps_are_not_what_is_equal():
@@ -58,7 +58,7 @@ def test_where_evaluations_are_equal_polystep_is_tuned_around_its_frugal_setting
     assert {c["preset"] for c in found} == {"frugal"}
     middle = found[4]
     steps, model = 100, build_model(TASK.model, 0)
-    usual = Setup(TASK, model, steps, 0)
+    usual = Blueprint(TASK, model, steps, 0)
     assert build("polystep", usual, middle).settings == presets.frugal(steps)
     assert {c["share"] for c in found} == {0.05, 0.1, 0.2}
 
@@ -67,8 +67,8 @@ def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_it
     settings = settings_of(TASK, "polystep", "evals", {"preset": "sketch", "rank": 2})
     found = list(grid(settings, {s.name: s.center for s in settings}, 1))
     assert {(c["preset"], c["rank"]) for c in found} == {("sketch", 2)}
-    setup = Setup(TASK, build_model(TASK.model, 0), 100, 0)
-    assert build("polystep", setup, found[4]).settings == presets.sketch(100, rank=2)
+    blueprint = Blueprint(TASK, build_model(TASK.model, 0), 100, 0)
+    assert build("polystep", blueprint, found[4]).settings == presets.sketch(100, rank=2)
     assert {c["particle_dim"] for c in found} == {8, 16, 32}
     at_steps = settings_of(TASK, "polystep", "steps", {"preset": "sketch"})
     assert [s.name for s in at_steps] == ["step_radius", "probe_radius", "preset"]
@@ -97,8 +97,8 @@ def test_the_surrogate_slope_is_tuned_where_there_is_one():
 
 def test_slope_reaches_the_twin():
     spiking = tasks.find("snn", "digits")
-    setup = Setup(spiking, build_model(spiking.model, 0), 5, 0)
-    adam = build("adam", setup, {"slope": 7.5})
+    blueprint = Blueprint(spiking, build_model(spiking.model, 0), 5, 0)
+    adam = build("adam", blueprint, {"slope": 7.5})
     assert [m.slope for m in adam.twin.modules() if hasattr(m, "slope")] == [7.5]
 
 

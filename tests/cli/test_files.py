@@ -34,7 +34,7 @@ def test_no_diagnosis_is_made_for_what_is_no_picture(tmp_path, monkeypatch):
 
 
 def test_no_check_is_run_for_a_file_that_cannot_be_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(theory, "judged", None)
+    monkeypatch.setattr(theory, "judge", None)
     with pytest.raises(DataError, match="is a folder; name a file in it with --json"):
         theory.run_theory(theory.TheoryOptions(json=tmp_path))
 

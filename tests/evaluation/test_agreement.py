@@ -123,9 +123,9 @@ def test_the_shape_of_the_probes_does_not_matter(dim, shape):
 def test_only_the_particles_asked_about_are_evaluated():
     problem = problem_of("mlp")
     everything = candidates_for(problem.model)
-    rows = [0, 3, 4, 9]
-    some = candidates_for(problem.model, rows=rows)
-    some.offsets.copy_(everything.offsets[rows])
-    expected = hand_losses(everything, problem).reshape(-1, 2)[rows].reshape(-1)
+    asked = [0, 3, 4, 9]
+    some = candidates_for(problem.model, asked=asked)
+    some.offsets.copy_(everything.offsets[asked])
+    expected = hand_losses(everything, problem).reshape(-1, 2)[asked].reshape(-1)
     for evaluator in (Batched(), OneByOne(), Incremental()):
         assert_losses(ModelObjective(problem, evaluator).losses(some), expected, torch.float64)

@@ -156,11 +156,11 @@ class Scarce:
     def __getattr__(self, name):
         return getattr(self._bound, name)
 
-    def displaced(self, base, block, index, offsets):
+    def displace(self, base, block, index, offsets):
         self.asked.append(len(index))
         if len(index) > self._limit:
             raise self._error
-        return self._bound.displaced(base, block, index, offsets)
+        return self._bound.displace(base, block, index, offsets)
 
 
 MEMORY_ERRORS = [

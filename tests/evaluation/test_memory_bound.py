@@ -76,9 +76,9 @@ def spiking(num_steps, kind=SpikingNet):
 
 def some(problem, every=10, **settings):
     """Probes of some particles of every block."""
-    everyone = len(candidates_for(problem.model, RowWise(2)).rows)
-    rows = list(range(0, everyone, every))
-    return candidates_for(problem.model, RowWise(2), rows=rows, **settings)
+    everyone = len(candidates_for(problem.model, RowWise(2)).asked)
+    asked = list(range(0, everyone, every))
+    return candidates_for(problem.model, RowWise(2), asked=asked, **settings)
 
 
 def step_peak(problem, evaluator, **settings):
@@ -205,7 +205,7 @@ def test_nothing_of_a_failed_batch_is_alive_when_candidates_are_taken_one_by_one
     alive, now = Alive(), []
     problem = classify(made(Fails), (3,), torch.float64)
     with alive:
-        few = candidates_for(problem.model, rows=[0, 1], vertices=32)
+        few = candidates_for(problem.model, asked=[0, 1], vertices=32)
         losses = Batched().losses(few, problem)
     assert len(losses) < len(now)
     parameters = 8 * sum(parameter.numel() for parameter in problem.model.parameters())

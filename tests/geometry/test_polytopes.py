@@ -72,5 +72,5 @@ def test_a_dimension_below_one_is_refused_with_its_value(kind, dim):
 
 def test_a_cube_of_8192_corners_is_refused():
     assert Cube(12).num_vertices == 4096
-    with pytest.raises(ConfigError, match="between 1 and 12, got 13"):
+    with pytest.raises(ConfigError, match="Cube: dim must be at most 12, got 13"):
         Cube(13)

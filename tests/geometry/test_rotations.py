@@ -76,7 +76,7 @@ def test_haar_does_not_look_at_the_previous_move():
 @EACH_DTYPE
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("dim", [2, 3, 8])
-def test_biased_rotations_start_with_the_normalised_previous_move(dim, scale, dtype, tolerance):
+def test_biased_rotations_start_with_the_normalized_previous_move(dim, scale, dtype, tolerance):
     moves = scale * torch.randn(50, dim, generator=generator(1), dtype=dtype)
     rotations = Biased().draw(moves, generator())
     expected = moves / moves.norm(dim=1, keepdim=True)
@@ -115,7 +115,7 @@ def test_the_same_generator_gives_the_same_draw_and_another_one_does_not(rotatio
     assert not torch.equal(first, rotation.draw(moves, generator(4)))
 
 
-def test_the_free_axes_of_a_biased_rotation_favour_no_direction():
+def test_the_free_axes_of_a_biased_rotation_favor_no_direction():
     moves = torch.tensor([[0.0, 0.0, 2.0]], dtype=torch.float64).expand(DRAWS, 3)
     second = Biased().draw(moves, generator())[:, :, 1]
     # A uniform point of the circle: mean 0 and variance 1/2 per coordinate.

@@ -249,7 +249,9 @@ SEARCHES = {
     "need one number of variables, got {'dim': 3, 'x0': 2}": {"dim": 3, "x0": [0.0, 0.0]},
     "need one number of variables, got {'dim': 0}": {"dim": 0},
     "every bound must have low < high, got": {"bounds": [(0.0, 1.0), (2.0, 2.0)]},
-    "bounds must be a .low, high. pair per variable": {"bounds": [(0.0, 1.0, 2.0)]},
+    "bounds must be a .low, high. pair, or one per variable": {"bounds": [(0.0, 1.0, 2.0)]},
+    "bounds .0.0, 1.0. of all variables need dim or x0": {"bounds": (0.0, 1.0)},
+    "every bound must have low < high, got .1.0, 0.0.": {"dim": 3, "bounds": (1.0, 0.0)},
     "x0 must be finite and within the bounds, got .3.0.": {"x0": [3.0], "bounds": [(0.0, 1.0)]},
     "x0 must be finite and within the bounds, got .nan.": {"x0": [math.nan]},
     "x0 must be finite and within the bounds, got .inf.": {"x0": [math.inf]},
@@ -279,7 +281,7 @@ def test_searches_that_make_no_sense_are_refused(sentence):
 # -- other settings -----------------------------------------------------------------------------
 
 
-def test_settings_of_ones_own_are_followed():
+def test_a_users_settings_are_followed():
     settings = Settings(
         subspace=Full(),
         polytope=Orthoplex(3),

@@ -59,7 +59,7 @@ def test_the_temperature_does_not_matter(solver):
 
 @pytest.mark.parametrize("k", [0, -3])
 def test_fewer_than_one_vertex_is_refused(k):
-    with pytest.raises(ConfigError, match=f"k must be at least 1, got {k}"):
+    with pytest.raises(ConfigError, match=f"TopK: k must be a whole number >= 1, got {k}"):
         TopK(k)
 
 

@@ -11,7 +11,7 @@ from hardstep.solvers import RowSoftmax, Sinkhorn
 
 from .catalogue import blockwise_catalogue, catalogue, random_costs
 
-EXAMPLES = settings(max_examples=20, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=8, deadline=None, derandomize=True)
 TEMPERATURES = st.sampled_from([1.0, 2.5, 10.0])
 SOLVERS = pytest.mark.parametrize("solver", catalogue(), ids=repr)
 EXTREMES = {
@@ -63,16 +63,9 @@ def test_permuted_costs_give_the_permuted_plan(solver, data, costs, temperature)
 @SOLVERS
 @EXAMPLES
 @given(costs=cost_matrices(), temperature=TEMPERATURES, shift=st.sampled_from([-3.25, 2.0**27]))
-def test_plan_is_unchanged_by_a_constant_shift_of_costs(solver, costs, temperature, shift):
+def test_plan_is_unchanged_by_a_shift_of_all_costs_or_of_one_row(solver, costs, temperature, shift):
     plan = solver.solve(costs, temperature)
     assert torch.equal(solver.solve(costs + shift, temperature).weights, plan.weights)
-
-
-@SOLVERS
-@EXAMPLES
-@given(costs=cost_matrices(), temperature=TEMPERATURES, shift=st.sampled_from([-3.25, 2.0**27]))
-def test_plan_is_unchanged_by_a_shift_of_one_row(solver, costs, temperature, shift):
-    plan = solver.solve(costs, temperature)
     costs[-1] += shift
     assert torch.equal(solver.solve(costs, temperature).weights, plan.weights)
 
@@ -107,12 +100,14 @@ def test_float32_is_close_to_float64(solver, costs, temperature):
     torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("extreme", EXTREMES)
-@pytest.mark.parametrize("temperature", [1e-6, 1.0, 1e6])
-def test_extreme_costs_give_finite_weights_and_potentials(dtype, extreme, temperature):
+def test_extreme_costs_give_finite_weights_and_potentials(extreme, number):
+    temperature = (1e-6, 1.0, 1e6)[number]
+    single = (number + list(EXTREMES).index(extreme)) % 2  # every pair, not every triple
+    dtype = torch.float32 if single else torch.float64
     costs = EXTREMES[extreme](random_costs(6, 4).to(dtype))
-    for solver in blockwise_catalogue(6, max_iterations=40, tolerance=1e-6):
+    for solver in blockwise_catalogue(6, max_iterations=20, tolerance=1e-6):
         plan = solver.solve(costs, temperature)
         assert plan.weights.isfinite().all(), solver
         assert (plan.weights >= 0).all(), solver

@@ -113,7 +113,7 @@ def bound(
 
 
 def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Gaussian numbers from a generator of their own."""
+    """Gaussian numbers of a seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hardstep.errors import ConfigError
-from hardstep.subspaces import Adaptive, LayerWise, Layout
+from hardstep.subspaces import LayerWise, Layout
 
 from .catalogue import bound, flat, matrix, randn, tensors_of
 
@@ -99,8 +99,3 @@ def test_other_subspaces_keep_no_state_and_refuse_one():
     subspace.load_state_dict({})
     with pytest.raises(ConfigError, match=r"keeps no state, got \['redraws'\]"):
         subspace.load_state_dict({"redraws": torch.tensor(1)})
-
-
-def test_a_redraw_every_zeroth_step_is_refused():
-    with pytest.raises(ConfigError, match="Adaptive: every must be at least 1, got 0"):
-        Adaptive(1, every=0)

@@ -1,7 +1,5 @@
-import pytest
 import torch
 
-from hardstep.errors import ConfigError
 from hardstep.subspaces import Layout, LowRank
 
 from .catalogue import bound, flat, randn
@@ -97,8 +95,3 @@ def test_a_state_taken_earlier_is_not_changed_by_later_moves():
     subspace.load_state_dict(state)
     subspace.commit(1, randn(subspace.dim))
     assert all(torch.equal(state[name], kept[name]) for name in kept)
-
-
-def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="LowRank: rank must be at least 1, got 0"):
-        LowRank(0)

@@ -1,12 +1,21 @@
-"""Properties every subspace shares, on every kind of model."""
+"""Properties every subspace shares, on a set of models that covers every kind of tensor.
+
+What a subspace does to a model depends on its layout alone. So every subspace meets a network
+with wide layers and biases, and the tensors without layers; the other models, dtypes and sizes
+of particles go round, each to the subspaces whose turn it is.
+"""
 
 import random
+from functools import cache
+from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
-from hardstep.subspaces import Layout
+from hardstep.errors import ConfigError
+from hardstep.subspaces import Adaptive, Global, LayerWise, Layout, LowRank, RowWise, Sparse
 
 from .catalogue import (
     LINEAR,
@@ -20,77 +29,90 @@ from .catalogue import (
     tensors_of,
 )
 
-EACH_MODEL = pytest.mark.parametrize("model", MODELS)
-EACH_SUBSPACE = pytest.mark.parametrize("name", SUBSPACES)
-EACH_LINEAR = pytest.mark.parametrize("name", LINEAR)
 RANDOM = [name for name in SUBSPACES if name not in ("full", "rows-whole")]
+EACH_SUBSPACE = pytest.mark.parametrize("name", SUBSPACES)
+# Two units of half precision, and rounding of the wider ones.
+TOLERANCES = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-5,
+    torch.float16: 2e-3,
+    torch.bfloat16: 2e-2,
+}
 
 
-def assert_displaced_is_base_plus_expand(subspace, tensors, dim, tolerance):
+class Case(NamedTuple):
+    """A subspace on a model, in a dtype and with particles of a dimension."""
+
+    name: str
+    model: str
+    dtype: torch.dtype = torch.float64
+    dim: int = 3
+
+
+def cases():
+    """Every subspace four times: with every dtype, and with small and large particles."""
+    others = cycle(model for model in MODELS if model not in ("linear", "bare"))
+    halves = cycle([torch.float16, torch.bfloat16])
+    for number, name in enumerate(SUBSPACES):
+        yield Case(name, "linear", dim=8 if number % 2 else 3)
+        yield Case(name, "bare", next(halves))
+        yield Case(name, next(others), dim=1)
+        yield Case(name, next(others), torch.float32, dim=3 if number % 2 else 8)
+
+
+CASES = list(cases())
+EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+EXACT = [(case.name, case.model) for case in CASES if case.dtype == torch.float64]
+EACH_EXACT = pytest.mark.parametrize(
+    ("name", "model"), [*EXACT, *((name, "bare") for name in SUBSPACES)]
+)
+
+
+@cache
+def projection(name, model):
+    """A subspace before its first step, and its Π."""
+    subspace = bound(name, model)
+    return subspace, matrix(subspace)
+
+
+def assert_displacing_is_base_plus_expand(subspace, tensors, dim, tolerance):
     """Two probes per particle; what padding holds must not matter, so it holds NaN."""
     dtype = subspace.layout.dtype
     for number, index in enumerate(particles_by_block(subspace, dim)):
         index = index.repeat_interleave(2, dim=0)
         offsets = torch.where(index >= 0, randn(*index.shape, seed=number), torch.nan).to(dtype)
-        stacks = subspace.displaced(tensors, number, index, offsets)
+        offsets[1::4] *= 0.0  # some particles stay where they are
+        stacks = subspace.displace(tensors, number, index, offsets)
         assert set(stacks) == set(subspace.blocks[number].names)
         for probe in range(len(index)):
             live = index[probe] >= 0
             coordinates = torch.zeros(subspace.dim, dtype=dtype)
             coordinates[subspace.starts[number] + index[probe][live]] = offsets[probe][live]
             for name, change in subspace.expand(coordinates).items():
-                if name in stacks:
-                    assert stacks[name].dtype == tensors[name].dtype
-                    expected = tensors[name].detach() + change
-                    torch.testing.assert_close(
-                        stacks[name][probe], expected, rtol=tolerance, atol=tolerance
-                    )
-                else:
+                if name not in stacks:
                     assert not change.any()
+                    continue
+                assert stacks[name].dtype == tensors[name].dtype
+                expected = tensors[name].detach() + change
+                exact = not coordinates.any()
+                torch.testing.assert_close(
+                    stacks[name][probe],
+                    expected,
+                    rtol=0 if exact else tolerance,
+                    atol=0 if exact else tolerance,
+                )
 
 
-@EACH_MODEL
-@EACH_SUBSPACE
-def test_zero_coordinates_change_nothing(name, model):
-    subspace, tensors = bound(name, model), tensors_of(model)
-    changes = subspace.expand(torch.zeros(subspace.dim, dtype=torch.float64))
-    assert set(changes) == set(tensors)
-    for key, change in changes.items():
-        assert change.shape == tensors[key].shape
-        assert change.dtype == tensors[key].dtype
-        assert torch.equal(change, torch.zeros_like(change))
-    for number, index in enumerate(particles_by_block(subspace, 3)):
-        zero = torch.zeros(index.shape, dtype=torch.float64)
-        for key, stack in subspace.displaced(tensors, number, index, zero).items():
-            assert torch.equal(stack, tensors[key].detach().expand_as(stack))
-
-
-@EACH_MODEL
-@EACH_SUBSPACE
-def test_a_displaced_particle_is_the_base_plus_its_expansion(name, model):
-    assert_displaced_is_base_plus_expand(bound(name, model), tensors_of(model), 3, 1e-10)
-
-
-@EACH_SUBSPACE
-@pytest.mark.parametrize("dim", [1, 8])
-def test_particles_of_one_number_and_larger_than_their_groups_are_displaced_right(name, dim):
-    for model in ("linear", "bare", "one-by-one"):
-        subspace = bound(name, model, dim=dim)
-        assert_displaced_is_base_plus_expand(subspace, tensors_of(model), dim, 1e-10)
-
-
-@EACH_SUBSPACE
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)],  # two units of half
-    ids=str,
-)
-def test_narrower_tensors_are_displaced_in_their_own_dtype(name, dtype, tolerance):
-    for model in ("linear", "bare", "lstm"):
-        subspace, tensors = bound(name, model, dtype), tensors_of(model, dtype)
-        assert subspace.layout.dtype == torch.float32
-        assert_displaced_is_base_plus_expand(subspace, tensors, 3, tolerance)
-        assert subspace.project(tensors).dtype == torch.float32
+@EACH_CASE
+def test_a_displaced_particle_is_the_base_plus_its_expansion(case):
+    subspace, tensors = bound(*case), tensors_of(case.model, case.dtype)
+    assert subspace.layout.dtype == torch.promote_types(case.dtype, torch.float32)
+    assert subspace.project(tensors).dtype == subspace.layout.dtype
+    tolerance = TOLERANCES[case.dtype]
+    assert_displacing_is_base_plus_expand(subspace, tensors, case.dim, tolerance)
+    zero = torch.zeros(subspace.dim, dtype=subspace.layout.dtype)
+    for key, change in subspace.expand(zero).items():
+        assert torch.equal(change, torch.zeros_like(tensors[key]))
 
 
 @EACH_SUBSPACE
@@ -99,40 +121,12 @@ def test_tensors_of_different_dtypes_share_the_widest_for_their_coordinates(name
     subspace = SUBSPACES[name].bind(Layout(tensors), 3, 0)
     assert subspace.layout.dtype == torch.float64
     assert subspace.project(tensors).dtype == torch.float64
-    assert_displaced_is_base_plus_expand(subspace, tensors, 3, 2e-3)
+    assert_displacing_is_base_plus_expand(subspace, tensors, 3, 2e-3)
 
 
-@EACH_MODEL
-@EACH_LINEAR
-def test_expand_is_linear(name, model):
-    subspace = bound(name, model)
-    first, second = randn(2, subspace.dim)
-    together = flat(subspace, subspace.expand(2 * first - 3 * second))
-    apart = 2 * flat(subspace, subspace.expand(first)) - 3 * flat(subspace, subspace.expand(second))
-    torch.testing.assert_close(together, apart, rtol=0, atol=1e-12)
-    assert float(together.norm()) > 0.1
-
-
-@EACH_MODEL
-@EACH_LINEAR
-def test_project_is_the_transpose_of_expand(name, model):
-    subspace = bound(name, model)
-    coordinates = randn(subspace.dim)
-    params = {spec.name: randn(*spec.shape, seed=3) for spec in subspace.layout}
-    left = flat(subspace, subspace.expand(coordinates)) @ flat(subspace, params)
-    right = coordinates @ subspace.project(params)
-    assert float(left) == pytest.approx(float(right), abs=1e-10)
-    columns = matrix(subspace)
-    torch.testing.assert_close(
-        subspace.project(params), columns.T @ flat(subspace, params), rtol=0, atol=1e-10
-    )
-
-
-@EACH_MODEL
-@EACH_SUBSPACE
-def test_columns_are_orthonormal_exactly_when_the_subspace_says_so(name, model):
-    subspace = bound(name, model)
-    columns = matrix(subspace)
+@EACH_EXACT
+def test_expand_and_project_are_a_matrix_and_its_transpose(name, model):
+    subspace, columns = projection(name, model)
     gram = columns.T @ columns
     deviation = float((gram - torch.eye(subspace.dim)).abs().max())
     if subspace.orthonormal:
@@ -140,92 +134,105 @@ def test_columns_are_orthonormal_exactly_when_the_subspace_says_so(name, model):
     else:
         assert name in ("sparse", "lowrank")
         assert deviation > 1e-3
+    if name not in LINEAR:
+        return
+    coordinates = randn(subspace.dim)
+    params = {spec.name: randn(*spec.shape, seed=3) for spec in subspace.layout}
+    change, inside = subspace.expand(coordinates), subspace.project(params)
+    expected = columns.T @ flat(subspace, params)
+    torch.testing.assert_close(inside, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(flat(subspace, change), columns @ coordinates, rtol=0, atol=1e-12)
 
 
-@EACH_SUBSPACE
-def test_a_model_with_a_wide_layer_shows_whether_columns_are_orthonormal(name):
-    assert bound(name, "linear").orthonormal == (name not in ("sparse", "lowrank"))
-
-
-@EACH_MODEL
-@EACH_SUBSPACE
+@EACH_EXACT
 def test_groups_blocks_and_coordinates_add_up(name, model):
-    subspace, tensors = bound(name, model), tensors_of(model)
+    subspace, tensors = projection(name, model)[0], tensors_of(model)
     assert sum(subspace.group_sizes) == subspace.dim == subspace.starts[-1]
     assert sorted(n for block in subspace.blocks for n in block.names) == sorted(tensors)
     pieces = subspace.split(torch.arange(subspace.dim))
     assert [len(piece) for piece in pieces] == [block.size for block in subspace.blocks]
     assert torch.equal(torch.cat(pieces), torch.arange(subspace.dim))
     assert subspace.dim <= subspace.layout.num_parameters
-
-
-@EACH_MODEL
-@EACH_SUBSPACE
-def test_memory_is_the_bytes_that_bases_hold(name, model):
-    subspace = bound(name, model)
-    inner = subspace.inner if name.startswith("sketch") else subspace
-    tables = ("place", "unit", "units", "slot", "is_bias")  # who owns a coordinate: not a basis
-    held = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for part in inner.parts
-        for key, tensor in vars(part).items()
-        if isinstance(tensor, torch.Tensor) and key not in tables
-    }
-    mixing = subspace.mixing.untyped_storage().nbytes() if inner is not subspace else 0
-    assert subspace.memory == sum(held.values()) + mixing
+    if model == "linear":
+        assert subspace.orthonormal == (name not in ("sparse", "lowrank"))
 
 
 @EACH_SUBSPACE
-def test_the_same_seed_gives_the_same_bits(name):
-    for model in ("linear", "bare", "conv2d"):
-        first, second = matrix(bound(name, model)), matrix(bound(name, model))
-        assert torch.equal(first, second)
+def test_several_vectors_expand_as_each_does_alone(name):
+    subspace = bound(name, "bare")
+    vectors = randn(3, subspace.dim)
+    stacked = subspace.expand_many(vectors)
+    for number, vector in enumerate(vectors):
+        for key, change in subspace.expand(vector).items():
+            torch.testing.assert_close(stacked[key][number], change, rtol=0, atol=1e-12)
+
+
+@EACH_SUBSPACE
+def test_memory_is_the_bytes_that_bases_hold(name):
+    for model in ("linear", "bare", "one-by-one"):
+        subspace = bound(name, model)
+        inner = subspace.inner if name.startswith("sketch") else subspace
+        tables = ("place", "unit", "units", "slot", "is_bias")  # whose a coordinate is: no basis
+        held = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for block_map in {*subspace.maps, *inner.maps}
+            for key, tensor in vars(block_map).items()
+            if isinstance(tensor, torch.Tensor) and key not in tables
+        }
+        assert subspace.memory == sum(held.values())
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_another_seed_gives_another_subspace(name):
-    first, second = matrix(bound(name, "linear")), matrix(bound(name, "linear", seed=6))
-    assert first.shape == second.shape
-    assert float((first - second).abs().max()) > 0.1
-
-
-@pytest.mark.parametrize("name", RANDOM)
-def test_tensors_of_the_same_shape_get_different_directions(name):
-    tensors = {"a": randn(6, 5), "b": randn(6, 5)}
-    subspace = SUBSPACES[name].bind(Layout(tensors), 3, 0)
-    columns = matrix(subspace)
-    if name == "global" or name.startswith("sketch"):
-        assert not torch.equal(columns[:30], columns[30:])
-        return
-    half = subspace.dim // 2
-    assert not torch.equal(columns[:30, :half], columns[30:, half:])
+def test_a_subspace_is_a_function_of_its_seed_and_tensors_get_different_directions(name):
+    columns = projection(name, "linear")[1]
+    assert torch.equal(columns, matrix(bound(name, "linear")))
+    other = matrix(bound(name, "linear", seed=6))
+    assert columns.shape == other.shape
+    assert float((columns - other).abs().max()) > 0.1
+    subspace = SUBSPACES[name].bind(Layout({"a": randn(6, 5), "b": randn(6, 5)}), 3, 0)
+    first, second = matrix(subspace).split(30)
+    if len(subspace.blocks) == 2:
+        first, second = first[:, : subspace.starts[1]], second[:, subspace.starts[1] :]
+    assert not torch.equal(first, second)
 
 
 @EACH_SUBSPACE
-def test_nothing_is_drawn_from_the_global_generators(name):
+def test_global_generators_and_given_tensors_are_left_alone(name):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
     python_state = random.getstate()
-    subspace = bound(name, "linear")
-    for step in range(4):
-        subspace.commit(step, randn(subspace.dim))
-    subspace.load_state_dict(subspace.state_dict())
-    subspace.expand(randn(subspace.dim))
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
-    assert random.getstate() == python_state
-
-
-@EACH_SUBSPACE
-def test_tensors_are_read_and_never_written(name):
     tensors = {key: tensor.detach().clone() for key, tensor in tensors_of("bare").items()}
     kept = {key: tensor.clone() for key, tensor in tensors.items()}
     subspace = SUBSPACES[name].bind(Layout(tensors), 3, 0)
     for number, index in enumerate(particles_by_block(subspace, 3)):
-        stacks = subspace.displaced(tensors, number, index, torch.ones(index.shape).double())
+        stacks = subspace.displace(tensors, number, index, torch.ones(index.shape).double())
         for stack in stacks.values():
             stack.fill_(7.0)
     for change in subspace.expand(randn(subspace.dim)).values():
         change.fill_(7.0)
     subspace.project(tensors).fill_(7.0)
-    subspace.commit(0, randn(subspace.dim))
+    for step in range(4):
+        subspace.commit(step, randn(subspace.dim))
+    subspace.load_state_dict(subspace.state_dict())
     assert all(torch.equal(tensors[key], kept[key]) for key in kept)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
+    assert random.getstate() == python_state
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (RowWise, "RowWise: rank"),
+        (LayerWise, "LayerWise: rank"),
+        (LowRank, "LowRank: rank"),
+        (Sparse, "Sparse: rank"),
+        (Adaptive, "Adaptive: rank"),
+        (Global, "Global: dim"),
+        (lambda value: Adaptive(1, every=value), "Adaptive: every"),
+        (lambda value: RowWise(1, redraw=value), "RowWise: redraw, unless None,"),
+    ],
+)
+def test_counts_below_one_and_fractions_are_refused(make, what):
+    for value in (0, -2, 2.5):
+        with pytest.raises(ConfigError, match=f"{what} must be a whole number >= 1, got {value}"):
+            make(value)

@@ -1,3 +1,5 @@
+from itertools import cycle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,12 +11,11 @@ from hardstep.subspaces import Full, HaarRows, Layout, RowWise, SharedRows, laye
 
 from .catalogue import MODELS, bound, matrix, particles_by_block, randn, tensors_of
 
-EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
 KINDS = ["rows", "rows-rank-2", "rows-shared", "rows-whole"]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("name", "model"), [*zip(cycle(KINDS), MODELS, strict=False)])
 def test_a_particle_touches_one_output_unit_and_its_bias_only(name, model):
     subspace, tensors = bound(name, model), tensors_of(model)
     specs = subspace.layout.specs
@@ -22,7 +23,7 @@ def test_a_particle_touches_one_output_unit_and_its_bias_only(name, model):
         weight, *bias = subspace.blocks[number].names
         if not specs[weight].is_matrix:
             continue
-        stacks = subspace.displaced(tensors, number, index, torch.ones(index.shape).double())
+        stacks = subspace.displace(tensors, number, index, torch.ones(index.shape).double())
         moved = (stacks[weight] - tensors[weight].detach()).flatten(2).norm(dim=2) > 1e-12
         for name_of_bias in bias:
             moved |= (stacks[name_of_bias] - tensors[name_of_bias].detach()).abs() > 1e-12
@@ -67,7 +68,7 @@ def test_the_budget_never_exceeds_the_layer():
         assert subspace.dim == 15
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["linear", "channels-last", "attention", "bare", "frozen"])
 def test_whole_rows_are_the_full_space_in_another_order(model):
     rows, full = bound("rows-whole", model), bound("full", model)
     assert rows.dim == full.dim
@@ -109,11 +110,6 @@ def test_shared_rows_hold_one_basis_instead_of_one_per_unit():
     assert haar.memory == 4 * shared.memory
 
 
-def test_a_rank_below_one_is_refused():
-    with pytest.raises(ConfigError, match="RowWise: rank must be at least 1, got 0"):
-        RowWise(0)
-
-
 def test_redrawn_bases_change_every_third_step_and_stay_orthonormal():
     layout = Layout(tensors_of("linear"))
     kept, redrawn = RowWise(1).bind(layout, 2, 5), RowWise(1, redraw=3).bind(layout, 2, 5)
@@ -136,11 +132,6 @@ def test_redrawn_bases_are_restored_from_their_number():
     assert not torch.equal(matrix(other), matrix(one))
     other.load_state_dict(one.state_dict())
     assert torch.equal(matrix(other), matrix(one))
-
-
-def test_redrawing_less_often_than_every_step_is_refused():
-    with pytest.raises(ConfigError, match="redraw must be at least 1 or None, got 0"):
-        RowWise(1, redraw=0)
 
 
 @EXAMPLES

@@ -1,4 +1,4 @@
-"""Directions through everything, drawn anew at every step."""
+"""Directions through everything, drawn again at every step."""
 
 import pytest
 import torch
@@ -11,10 +11,10 @@ from hardstep.nn import HardMoE, build
 from hardstep.optim import AdaptiveProbes, Momentum, PlanReuse, PolyStep, WeightMomentum, presets
 from hardstep.subspaces import Layout, RowWise, Sketch
 
-from .catalogue import MODELS, bound, matrix, randn, tensors_of
+from .catalogue import bound, matrix, randn, tensors_of
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["linear", "bare", "norms", "tied"])
 def test_directions_lie_in_the_subspace_inside_and_reach_every_tensor(model):
     inside = matrix(RowWise(1).bind(Layout(tensors_of(model)), 1, 5))
     directions = matrix(bound("sketch", model))
@@ -39,10 +39,10 @@ def test_every_step_has_its_own_directions_and_they_can_be_drawn_again():
 
 def test_the_subspace_inside_goes_on_with_its_turns():
     subspace = bound("sketch-of-turns", "linear")  # a turn is two steps
-    units = [subspace.inner.parts[0].units.tolist()]
+    units = [subspace.inner.maps[0].units.tolist()]
     for step in range(4):
         subspace.commit(step, randn(subspace.dim))
-        units.append(subspace.inner.parts[0].units.tolist())
+        units.append(subspace.inner.maps[0].units.tolist())
     assert units[0] == units[1] != units[2] == units[3]
 
 
@@ -93,16 +93,16 @@ def test_a_sketch_of_no_subspace_is_refused(of):
 
 
 def test_few_evaluations_train_a_mixture_whose_units_they_could_not_ask_one_by_one():
-    x = randn(256, 10).float()
+    x = randn(128, 10).float()
     y = (x[:, 0] * x[:, 1] > 0).long()  # no linear model is better than chance, ln 2
     losses = {}
     for name, preset in (("sketch", presets.sketch), ("frugal", presets.frugal)):
         model = build(lambda: nn.Sequential(HardMoE(10), nn.Linear(10, 2)), 0)
-        steps = 4_250 // PolyStep(model, preset(1)).evaluations_per_step
+        steps = 3_400 // PolyStep(model, preset(1)).evaluations_per_step
         opt = PolyStep(model, preset(steps))
         for _ in range(steps):
             opt.step(x, y, nn.functional.cross_entropy)
-        assert 4_000 < opt.evaluations <= 4_250
+        assert 3_300 < opt.evaluations <= 3_400
         losses[name] = nn.functional.cross_entropy(model(x), y).item()
     assert losses["sketch"] < 0.2
     assert losses["frugal"] > 1.5 * losses["sketch"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from hardstep.errors import ObjectiveError
 from hardstep.evaluation import Candidates, Objective, Span
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import BoundSubspace, Factors, Together
+from hardstep.subspaces import BoundSubspace, Factors, JointSubspace
 
 
 class Moved(Candidates):
@@ -39,7 +39,7 @@ class Moves:
     """Parameter sets at a distance from the current ones, as candidates."""
 
     def __init__(self, subspace: BoundSubspace) -> None:
-        self._subspace = Together(subspace)
+        self._subspace = JointSubspace(subspace)
         self._particles = ParticleMap((subspace.dim,), subspace.dim)
 
     def candidates(self, tensors: Mapping[str, Tensor], offsets: Tensor, seed: int) -> Candidates:

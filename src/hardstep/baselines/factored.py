@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from hardstep._checks import check_count
-from hardstep.subspaces import Factors, Layout, TensorSpec
-from hardstep.subspaces.lowrank import FactorPart
-from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
+from hardstep.subspaces import BlockMap, BoundSubspace, Factors, IdentityMap, Layout, TensorSpec
+from hardstep.subspaces.lowrank import FactorMap
 
 PRECISE = (torch.float32, torch.float64)
 LARGE = 1 << 14  # numbers of a weight; with fewer, it takes less time to compute than to avoid
@@ -33,15 +32,15 @@ class Factored:
         del particle_dim, seed
         return BoundFactored(layout, tuple(self._part(layout, spec) for spec in layout))
 
-    def _part(self, layout: Layout, spec: TensorSpec) -> Part:
+    def _part(self, layout: Layout, spec: TensorSpec) -> BlockMap:
         if not spec.is_matrix:
-            return IdentityPart(spec)
+            return IdentityMap(spec)
         rank = min(self.rank, spec.rows, spec.columns)
         zeros = torch.zeros(spec.rows + spec.columns, rank, dtype=layout.dtype, device=spec.device)
         return ProductPart(spec, zeros[: spec.rows], zeros[spec.rows :])
 
 
-class ProductPart(FactorPart):
+class ProductPart(FactorMap):
     """Factors that stay at 0, so that a change is the product of the coordinates alone."""
 
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
@@ -62,7 +61,7 @@ class ProductPart(FactorPart):
         return Factors(*self._factors(coordinates))
 
 
-class BoundFactored(PartsSubspace):
+class BoundFactored(BoundSubspace):
     """Changes A Bᵀ, and what a population of them adds up to."""
 
     def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
@@ -72,7 +71,7 @@ class BoundFactored(PartsSubspace):
         """
         whole: dict[str, Tensor] = {}
         thin: dict[str, Factors] = {}
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
             (spec,) = part.specs
             if isinstance(part, ProductPart) and part.pays:
                 thin[spec.name] = part.factors(piece)
@@ -86,8 +85,8 @@ class BoundFactored(PartsSubspace):
         A change is then `deviation` · A Bᵀ / √r, or `deviation` times a normal vector.
         """
         pieces = []
-        for part in self.parts:
-            if isinstance(part, FactorPart):
+        for part in self.maps:
+            if isinstance(part, FactorMap):
                 rank = part.left.shape[1]
                 pieces.append(torch.full((part.left.numel(),), deviation / math.sqrt(rank)))
                 pieces.append(torch.ones(part.right.numel()))
@@ -98,8 +97,8 @@ class BoundFactored(PartsSubspace):
     def mirrored(self, coordinates: Tensor) -> Tensor:
         """Coordinates (N, dim) of the opposite changes: −A and B, −vectors."""
         pieces = []
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
-            kept = part.right.numel() if isinstance(part, FactorPart) else 0
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
+            kept = part.right.numel() if isinstance(part, FactorMap) else 0
             turned, same = torch.split(piece, [piece.shape[1] - kept, kept], dim=1)
             pieces += [-turned, same]
         return torch.cat(pieces, dim=1)
@@ -107,7 +106,7 @@ class BoundFactored(PartsSubspace):
     def combined(self, weights: Tensor, coordinates: Tensor) -> dict[str, Tensor]:
         """Σ w_i · change_i for weights (N,) and coordinates (N, dim), without any change_i."""
         result = {}
-        for part, piece in zip(self.parts, self.split(coordinates), strict=True):
+        for part, piece in zip(self.maps, self.split(coordinates), strict=True):
             (spec,) = part.specs
             if isinstance(part, ProductPart):
                 left, right = part.factors(piece)

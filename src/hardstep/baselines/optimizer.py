@@ -49,7 +49,7 @@ class Rival(ABC):
                 f"{type(model).__name__}"
             )
         self.model = model if isinstance(model, nn.Module) else None
-        self.seed = seeds.checked(seed)
+        self.seed = seeds.check_seed(seed)
         self.tensors = trainable(model)
         self.layout = Layout(self.tensors)
         self.steps = 0

@@ -12,7 +12,7 @@ from hardstep import seeds
 from hardstep.baselines.evaluating import Moves, losses_of
 from hardstep.baselines.optimizer import Outcome, Rival
 from hardstep.errors import ConfigError
-from hardstep.evaluation import Batched, Evaluator, LossFunction, Objective, goal_of
+from hardstep.evaluation import Batched, Evaluator, LossFunction, Objective, make_objective
 from hardstep.optim.report import finite_losses
 from hardstep.subspaces import RowWise, Subspace
 
@@ -67,7 +67,9 @@ class Searcher(Rival):
         objective: Objective | None = None,
     ) -> float:
         """Take one step and return its loss; arguments as for `PolyStep.step`."""
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
+        goal = make_objective(
+            self.model, self.evaluator, inputs, target, loss_fn, batched, objective
+        )
         return self._take(partial(self._advance, goal))
 
     def _advance(self, goal: Objective) -> Outcome:

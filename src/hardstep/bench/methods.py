@@ -23,17 +23,17 @@ from hardstep.bench import options as polystep_options
 from hardstep.bench.axes import Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
-from hardstep.optim.trainable import Trainable
 from hardstep.schedules import Cosine
 from hardstep.subspaces import RowWise, Subspace
 from hardstep.tasks import Task
+from hardstep.training import Trainable
 
 Options = Mapping[str, Any]
 POPULATION = 32  # of population methods unless they choose; one generation is one step
 
 
 @dataclass(frozen=True)
-class Setup:
+class Blueprint:
     """What an optimizer is built from."""
 
     task: Task
@@ -54,57 +54,57 @@ class Setup:
         )
 
 
-Build = Callable[[Setup, Options], Trainable]
+Build = Callable[[Blueprint, Options], Trainable]
 
 
-def _polystep(setup: Setup, options: Options) -> Trainable:
+def _polystep(blueprint: Blueprint, options: Options) -> Trainable:
     def usual_dim() -> int:
-        return PolyStep(setup.model, setup.task.settings(setup.steps)).subspace.dim
+        return PolyStep(blueprint.model, blueprint.task.settings(blueprint.steps)).subspace.dim
 
-    settings = polystep_options.make_settings(setup.task, setup.steps, options, usual_dim)
-    return PolyStep(setup.model, settings, seed=setup.seed)
+    settings = polystep_options.make_settings(blueprint.task, blueprint.steps, options, usual_dim)
+    return PolyStep(blueprint.model, settings, seed=blueprint.seed)
 
 
-def _anneal(setup: Setup, options: Options) -> dict[str, Any]:
+def _anneal(blueprint: Blueprint, options: Options) -> dict[str, Any]:
     """Options in which a rate with an end is a schedule; without one it stays, as published."""
     given = dict(options)
     if "learning_rate_end" in given:
         given["learning_rate"] = Cosine(
-            given["learning_rate"], given.pop("learning_rate_end"), setup.steps
+            given["learning_rate"], given.pop("learning_rate_end"), blueprint.steps
         )
     return given
 
 
-def _in_subspace(method: Callable[..., Any], setup: Setup, options: Options) -> Trainable:
-    factory = partial(method, **{"population": POPULATION, **_anneal(setup, options)})
-    return InSubspace(setup.model, factory, subspace=setup.subspace, seed=setup.seed)
+def _in_subspace(method: Callable[..., Any], blueprint: Blueprint, options: Options) -> Trainable:
+    factory = partial(method, **{"population": POPULATION, **_anneal(blueprint, options)})
+    return InSubspace(blueprint.model, factory, subspace=blueprint.subspace, seed=blueprint.seed)
 
 
-def _searching(kind: Callable[..., Trainable], setup: Setup, options: Options) -> Trainable:
-    given = _anneal(setup, options)
-    return kind(setup.model, subspace=setup.subspace, seed=setup.seed, **given)
+def _searching(kind: Callable[..., Trainable], blueprint: Blueprint, options: Options) -> Trainable:
+    given = _anneal(blueprint, options)
+    return kind(blueprint.model, subspace=blueprint.subspace, seed=blueprint.seed, **given)
 
 
-def _random(setup: Setup, options: Options) -> Trainable:
+def _random(blueprint: Blueprint, options: Options) -> Trainable:
     size = options.get("population", POPULATION)
     check_count("random: population", size, 2)
     members = {**options, "population": size - 1}  # the weights as they are is one more
-    return _searching(RandomSearch, setup, members)
+    return _searching(RandomSearch, blueprint, members)
 
 
-def _eggroll(setup: Setup, options: Options) -> Trainable:
-    given = _anneal(setup, options)
-    return Eggroll(setup.model, seed=setup.seed, **{"population": POPULATION, **given})
+def _eggroll(blueprint: Blueprint, options: Options) -> Trainable:
+    given = _anneal(blueprint, options)
+    return Eggroll(blueprint.model, seed=blueprint.seed, **{"population": POPULATION, **given})
 
 
-def _adam(setup: Setup, options: Options) -> Trainable:
-    twin = twin_of(setup.task, setup.seed)
+def _adam(blueprint: Blueprint, options: Options) -> Trainable:
+    twin = twin_of(blueprint.task, blueprint.seed)
     given = dict(options)
     if "slope" in given:
-        _set_slope(setup.task, twin, given.pop("slope"))
+        _set_slope(blueprint.task, twin, given.pop("slope"))
     rate = given.pop("learning_rate", 1e-3)
-    annealed = Cosine(rate, 0.0, setup.steps)
-    return AdamTwin(setup.model, twin, learning_rate=annealed, seed=setup.seed)
+    annealed = Cosine(rate, 0.0, blueprint.steps)
+    return AdamTwin(blueprint.model, twin, learning_rate=annealed, seed=blueprint.seed)
 
 
 def _set_slope(task: Task, twin: nn.Module, slope: float) -> None:
@@ -175,7 +175,7 @@ MAY_BE_0 = (
 )  # other numbers are > 0
 
 
-def build(name: str, setup: Setup, options: Options) -> Trainable:
+def build(name: str, blueprint: Blueprint, options: Options) -> Trainable:
     """The optimizer of that name.
 
     Raises:
@@ -183,7 +183,7 @@ def build(name: str, setup: Setup, options: Options) -> Trainable:
             value of an option is none.
     """
     check_options(name, options)
-    return METHODS[name](setup, options)
+    return METHODS[name](blueprint, options)
 
 
 def usual_options(task: Task, method: str, budget: Budget) -> dict[str, Any]:
@@ -195,8 +195,8 @@ def usual_options(task: Task, method: str, budget: Budget) -> dict[str, Any]:
     """
     if method != "polystep" or budget.axis != "evals":
         return {}
-    setup = Setup(task, hard.build(task.model, seed=0), task.steps, seed=0)
-    own = task.steps * build(method, setup, {}).evaluations_per_step
+    blueprint = Blueprint(task, hard.build(task.model, seed=0), task.steps, seed=0)
+    own = task.steps * build(method, blueprint, {}).evaluations_per_step
     return {"preset": "frugal"} if budget.amount < own else {}
 
 
@@ -210,7 +210,7 @@ def check_method(task: Task, method: str, options: Options) -> None:
         ConfigError: As `build` and the method say it.
     """
     model = hard.build(task.model, 0) if method == "adam" else nn.Linear(1, 1)
-    build(method, Setup(task, model, task.steps, 0), options)
+    build(method, Blueprint(task, model, task.steps, 0), options)
 
 
 def check_options(method: str, options: Options) -> None:

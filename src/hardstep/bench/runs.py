@@ -25,13 +25,12 @@ from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import provenance
 from hardstep.bench.axes import Budget
-from hardstep.bench.methods import Setup, build
+from hardstep.bench.methods import Blueprint, build
 from hardstep.bench.records import Record, to_number
 from hardstep.data import Batches, DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep, StepReport
 from hardstep.optim.settings import describe
-from hardstep.optim.trainable import Trainable
 from hardstep.tasks import Task
 from hardstep.training import (
     INTERRUPTED,
@@ -39,6 +38,7 @@ from hardstep.training import (
     Checkpoint,
     FitResult,
     Run,
+    Trainable,
     Validation,
     checkpoints,
     fit,
@@ -192,7 +192,7 @@ def _train(
     """Leave the weights that validation selects in the model."""
     budget, seed, resume = job.budget, job.seed, checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(job, task, dataset, model)
-    optimizer = build(job.method, Setup(task, model, steps, seed), dict(job.options))
+    optimizer = build(job.method, Blueprint(task, model, steps, seed), dict(job.options))
     kept = Checkpoint(checkpoint, SAVE_SECONDS, {"steps": steps}, False) if checkpoint else None
     outcome = fit(
         model,
@@ -236,7 +236,7 @@ def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> R
         "budget": asdict(job.budget),
         "options": dict(job.options),
         "settings": describe(optimizer.settings) if isinstance(optimizer, PolyStep) else "",
-        "metric": task.metric.described(),
+        "metric": task.metric.describe(),
         "steps": outcome.steps,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
@@ -265,8 +265,8 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     budget, seed = job.budget, job.seed
     if budget.axis == "steps":
         return max(1, int(budget.amount))
-    setup = Setup(task, deepcopy(model), 1 + TRIALS, seed)
-    optimizer = build(job.method, setup, dict(job.options))
+    blueprint = Blueprint(task, deepcopy(model), 1 + TRIALS, seed)
+    optimizer = build(job.method, blueprint, dict(job.options))
     if budget.axis == "evals" and optimizer.evaluations_per_step > budget.amount:
         raise ConfigError(
             f"one step of {job.method} on {task.name} takes "

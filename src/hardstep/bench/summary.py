@@ -23,7 +23,7 @@ from hardstep.training import ACCURACY, Metric
 
 def metric_of(record: Record) -> Metric:
     """What its scores are; accuracy unless it says otherwise. Records do not have the function."""
-    given = record.get("metric") or ACCURACY.described()
+    given = record.get("metric") or ACCURACY.describe()
     return Metric(
         given["name"],
         _no_function,

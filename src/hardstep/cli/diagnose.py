@@ -12,7 +12,7 @@ from hardstep.cli.files import check_picture, picture_file
 from hardstep.cli.options import DiagnoseOptions
 from hardstep.data import Batches
 from hardstep.optim import Settings
-from hardstep.optim.diagnosis import Batch, Diagnosis, Probed, diagnose
+from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose
 from hardstep.schedules import Length, temperature_at
 from hardstep.tasks.dry_run import rehearse_with
 
@@ -36,18 +36,16 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     train = dataset.train
     size = min(task.batch_size, max(1, len(train) // 2))  # of small data two batches at least
     examples = Batches(train, size, options.seed)
-    batches = [Batch(*pair) for pair in islice(iter(examples), NUM_BATCHES)]
+    batches = list(islice(iter(examples), NUM_BATCHES))
     settings = _settings(task.settings(task.steps), options)
     if not options.json:
         print(HEAD)
     watch = None if options.json else _show
     found = diagnose(model, batches, task.loss_fn, settings, options.seed, watch)
     if options.picture is not None:
-        from hardstep.theory.pictures import draw_flat_pairs
-
         picture = picture_file(options.picture)
         picture.parent.mkdir(parents=True, exist_ok=True)
-        draw_flat_pairs(picture, task.title, found.sweep, found.here)
+        found.draw(picture, task.title)
     print(json.dumps(_as_dict(found)) if options.json else conclusion(found))
     return 0
 

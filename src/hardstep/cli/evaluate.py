@@ -45,8 +45,8 @@ def run_evaluate(options: EvaluateOptions) -> int:
     else:
         names = (f"test {task.metric.name}", "validation")
         width = max(map(len, names))
-        print(f"{names[0]:<{width}} {task.metric.shown(test_score)}  ({len(test):,} examples)")
-        print(f"{names[1]:<{width}} {task.metric.shown(valid_score)}  (weights of step {step})")
+        print(f"{names[0]:<{width}} {task.metric.format(test_score)}  ({len(test):,} examples)")
+        print(f"{names[1]:<{width}} {task.metric.format(valid_score)}  (weights of step {step})")
     return 0
 
 

@@ -6,22 +6,21 @@ from hardstep._checks import suggest
 from hardstep._files import check_writable, provenance, replacing
 from hardstep.cli.options import TheoryOptions
 from hardstep.errors import ConfigError
-from hardstep.theory import checks, report
-from hardstep.theory.suite import Check, Run, judged
+from hardstep.theory import Check, Setup, judge, load_checks, report
 
 
 def run_theory(options: TheoryOptions) -> int:
     """Run, print, write; returns the exit code."""
-    wanted = select(checks(), options.only, options.trained)
+    wanted = select(load_checks(), options.only, options.trained)
     for path, option in ((options.json, "--json"), (options.html, "--html")):
         if path is not None:
             check_writable(path, option)
-    run = Run(options.seed, quick=not options.full, trained=options.trained)
+    setup = Setup(options.seed, quick=not options.full)
     outcomes = []
-    for outcome in judged(wanted, run):
-        outcomes.append(outcome)
-        print(report.line(outcome), flush=True)
-    print(report.summary(outcomes))
+    for check in wanted:
+        outcomes.append(judge(check, setup))
+        print(report.format_line(outcomes[-1]), flush=True)
+    print(report.summarize(outcomes))
     source = provenance()
     if options.json is not None:
         rows = [outcome.as_dict() for outcome in outcomes]
@@ -29,7 +28,7 @@ def run_theory(options: TheoryOptions) -> int:
             temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
         with replacing(options.html) as temporary:
-            temporary.write_text(report.page(outcomes, str(source["command"])))
+            temporary.write_text(report.write_page(outcomes, str(source["command"])))
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
 

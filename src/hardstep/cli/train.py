@@ -159,7 +159,7 @@ def _result(
     assert outcome.best is not None
     return {
         **meta,
-        **({} if task.metric == ACCURACY else {"metric": task.metric.described()}),
+        **({} if task.metric == ACCURACY else {"metric": task.metric.describe()}),
         task.key("test"): score,
         "test_examples": len(test),
         task.key("valid"): outcome.best.value,
@@ -189,7 +189,7 @@ def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[s
 def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
     best = outcome.best
     known = (
-        f"best validation {task.metric.shown(best.value)} at step {best.step}"
+        f"best validation {task.metric.format(best.value)} at step {best.step}"
         if best
         else "no score"
     )
@@ -213,9 +213,9 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
     if task.metric == ACCURACY:
         num = f"{round(test * result['test_examples']):,} of {num}"
     rows = {
-        f"test {task.metric.name}": f"{task.metric.shown(test)}  ({num} examples no step and no "
+        f"test {task.metric.name}": f"{task.metric.format(test)}  ({num} examples no step and no "
         "choice has seen)",
-        "validation": f"{task.metric.shown(valid)}  at step {result['selected_step']} of "
+        "validation": f"{task.metric.format(valid)}  at step {result['selected_step']} of "
         f"{result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",

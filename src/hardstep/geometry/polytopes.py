@@ -1,4 +1,4 @@
-"""Polytopes: centred sets of unit directions that every particle rotates and looks along.
+"""Polytopes: centered sets of unit directions that every particle rotates and looks along.
 
 Orthoplex and simplex are tight frames, Σ v = 0 and Σ v vᵀ = (V/d) I, and so is the cube, so
 all three have the same mean step at equal radii. They differ in price: d + 1, 2d and 2^d
@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from hardstep._checks import check_count
 from hardstep.errors import ConfigError
 
 MAX_CUBE_DIM = 12  # 4,096 vertices; beyond that a cube is a mistake, not a choice
@@ -35,12 +36,6 @@ class Polytope(Protocol):
         ...
 
 
-def _check_dim(name: str, dim: int, largest: int | None = None) -> None:
-    if dim < 1 or (largest is not None and dim > largest):
-        bound = "at least 1" if largest is None else f"between 1 and {largest}"
-        raise ConfigError(f"{name}: dim must be {bound}, got {dim}")
-
-
 @dataclass(frozen=True, slots=True)
 class Simplex:
     """d + 1 directions: the cheapest frame, and the default."""
@@ -48,7 +43,7 @@ class Simplex:
     dim: int
 
     def __post_init__(self) -> None:
-        _check_dim("Simplex", self.dim)
+        check_count("Simplex: dim", self.dim)
 
     @property
     def num_vertices(self) -> int:
@@ -59,7 +54,7 @@ class Simplex:
         """Unit vectors with pairwise inner product −1/d.
 
         Row j of the Helmert matrix spans the direction "first j points against point j + 1",
-        an orthonormal basis of the centred space that needs no eigenvectors, so the vertices
+        an orthonormal basis of the centered space that needs no eigenvectors, so the vertices
         are the same numbers on every machine.
         """
         d = self.dim
@@ -68,8 +63,7 @@ class Simplex:
             helmert[j - 1, :j] = 1.0
             helmert[j - 1, j] = -float(j)
             helmert[j - 1] /= math.sqrt(j * (j + 1))
-        points = helmert.T
-        return torch.nn.functional.normalize(points, dim=1)
+        return torch.nn.functional.normalize(helmert.T, dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class Orthoplex:
     dim: int
 
     def __post_init__(self) -> None:
-        _check_dim("Orthoplex", self.dim)
+        check_count("Orthoplex: dim", self.dim)
 
     @property
     def num_vertices(self) -> int:
@@ -87,7 +81,7 @@ class Orthoplex:
         return 2 * self.dim
 
     def vertices(self) -> Tensor:
-        """The rows +e_1, −e_1, +e_2, −e_2 and so on."""
+        """In the order +e_1, −e_1, +e_2, −e_2 and so on."""
         eye = torch.eye(self.dim, dtype=torch.float64)
         return torch.stack([eye, -eye], dim=1).reshape(2 * self.dim, self.dim)
 
@@ -99,7 +93,9 @@ class Cube:
     dim: int
 
     def __post_init__(self) -> None:
-        _check_dim("Cube", self.dim, MAX_CUBE_DIM)
+        check_count("Cube: dim", self.dim)
+        if self.dim > MAX_CUBE_DIM:
+            raise ConfigError(f"Cube: dim must be at most {MAX_CUBE_DIM}, got {self.dim}")
 
     @property
     def num_vertices(self) -> int:

@@ -4,7 +4,7 @@ Haar: the Q of a Gaussian matrix's QR with the signs of R's diagonal moved into 
 on O(d) (Mezzadri 2007); flipping one column where det < 0 makes it uniform on SO(d). For
 d = 2 a rotation is an angle.
 
-Biased: the first column is the particle's previous move, normalised, the rest is random.
+Biased: the first column is the particle's previous move, normalized, the rest is random.
 """
 
 import math
@@ -34,10 +34,10 @@ def haar(num: int, dim: int, generator: torch.Generator, dtype: torch.dtype) -> 
         cos, sin = angle.cos(), angle.sin()
         return torch.stack([cos, -sin, sin, cos], dim=1).reshape(num, 2, 2)
     gaussian = torch.randn(num, dim, dim, generator=generator, dtype=dtype)
-    return _proper(signed_qr(gaussian))
+    return _make_proper(signed_qr(gaussian))
 
 
-def _proper(q: Tensor) -> Tensor:
+def _make_proper(q: Tensor) -> Tensor:
     """Flip the last column where the determinant is −1."""
     last = torch.where(torch.linalg.det(q) < 0, -1.0, 1.0).to(q.dtype)
     q = q.clone()
@@ -63,16 +63,16 @@ class Biased:
     """
 
     def draw(self, previous_move: Tensor, generator: torch.Generator) -> Tensor:
-        """Rotations whose first column is the normalised previous move."""
+        """Rotations whose first column is the normalized previous move."""
         num, dim = previous_move.shape
         free = haar(num, dim, generator, previous_move.dtype).to(previous_move.device)
         length = previous_move.norm(dim=1)
-        # Below this the direction is rounding noise, and its normalisation could overflow.
+        # Below this the direction is rounding noise, and its normalization could overflow.
         moved = length > torch.finfo(previous_move.dtype).tiny ** 0.5
         if dim == 1 or not bool(moved.any()):
             return free
         start = free.clone()
         start[:, :, 0] = previous_move / length.clamp_min(torch.finfo(length.dtype).tiny)[:, None]
         # The signed QR keeps the sign of column one and spans the rest from the Haar columns.
-        biased = _proper(signed_qr(torch.where(moved[:, None, None], start, free)))
+        biased = _make_proper(signed_qr(torch.where(moved[:, None, None], start, free)))
         return torch.where(moved[:, None, None], biased, free)

@@ -69,7 +69,7 @@ class MaxSat:
         )
         num, vertices, probes, dim = candidates.offsets.shape
         differences = candidate_costs(
-            candidates.rows.numpy(),
+            candidates.asked.numpy(),
             self._places,
             candidates.offsets.reshape(num, vertices * probes, dim).numpy(),
             numbers,

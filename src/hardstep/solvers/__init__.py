@@ -5,9 +5,8 @@ ablations; `Blockwise` applies any of them to each block of particles on its own
 `Standardized` makes any of them blind to the scale of the losses.
 """
 
-from hardstep.solvers.base import Plan, Potentials, Solver
+from hardstep.solvers.base import Plan, Potentials, Solver, row_sums
 from hardstep.solvers.blockwise import Blockwise
-from hardstep.solvers.costs import row_sums
 from hardstep.solvers.greedy import Greedy, TopK
 from hardstep.solvers.penalized import Penalized
 from hardstep.solvers.sinkhorn import Sinkhorn

@@ -92,10 +92,10 @@ def _share(plan: Plan, fraction: float, temperature: float) -> Plan:
 
 
 def _stack(plans: Sequence[Plan]) -> Plan:
-    parts = [plan.potentials for plan in plans if plan.potentials is not None]
+    found = [plan.potentials for plan in plans if plan.potentials is not None]
     potentials = None
-    if parts:
-        rows, columns = zip(*parts, strict=True)
+    if found:
+        rows, columns = zip(*found, strict=True)
         potentials = Potentials(torch.cat(rows), torch.stack(columns))
     return Plan(
         torch.cat([plan.weights for plan in plans]),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hardstep._checks import check_count
 from hardstep.errors import ConfigError
-from hardstep.solvers.base import Plan, Potentials, Solver
-from hardstep.solvers.costs import check_problem
+from hardstep.solvers.base import Plan, Potentials, Solver, check_problem
 
 
 def _share_places(costs: Tensor, threshold: Tensor, places: int) -> Tensor:
@@ -47,8 +47,7 @@ class TopK(Solver):
     k: int
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"TopK: k must be at least 1, got {self.k}")
+        check_count("TopK: k", self.k)
 
     def solve(self, costs: Tensor, temperature: float, warm: Potentials | None = None) -> Plan:
         """The plan; vertices tied at the boundary share the remaining places equally.

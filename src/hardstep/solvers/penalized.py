@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from hardstep.errors import ConfigError
-from hardstep.solvers.acceleration import Relaxed
 from hardstep.solvers.base import Plan, Potentials, Solver
-from hardstep.solvers.dual import Program, Stopping
+from hardstep.solvers.sinkhorn import DualAscent, Relaxed
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +19,9 @@ class Penalized(Solver):
     """Anything between `RowSoftmax` and `Sinkhorn`: some spread over vertices, not forced.
 
     `column_penalty` is λ, in the units of the costs; 0 and infinity are allowed. The alternating
-    updates of `dual` stop once one of them changes g/ε by a spread (max − min over vertices) of
-    at most `tolerance`, or after `max_iterations`; `Plan.converged` says which. Rows are exact
-    either way. A warm start uses the column potential of the previous plan.
+    updates (`sinkhorn.DualAscent`) stop once one of them changes g/ε by a spread (max − min over
+    vertices) of at most `tolerance`, or after `max_iterations`; `Plan.converged` says which. Rows
+    are exact either way. A warm start uses the column potential of the previous plan.
     """
 
     column_penalty: float
@@ -32,7 +31,11 @@ class Penalized(Solver):
     def __post_init__(self) -> None:
         if not self.column_penalty >= 0:
             raise ConfigError(f"Penalized: column_penalty must be >= 0, got {self.column_penalty}")
-        Stopping(self.max_iterations, self.tolerance).check("Penalized")
+        self._ascent()
+
+    def _ascent(self) -> DualAscent:
+        limits = (self.max_iterations, self.tolerance)
+        return DualAscent("Penalized", self.column_penalty, *limits)
 
     def solve(self, costs: Tensor, temperature: float, warm: Potentials | None = None) -> Plan:
         """The plan and its potentials, T = exp((f + g − C)/ε).
@@ -40,6 +43,4 @@ class Penalized(Solver):
         Raises:
             ConfigError: costs, temperature or warm potential out of range.
         """
-        stopping = Stopping(self.max_iterations, self.tolerance)
-        program = Program("Penalized", self.column_penalty, stopping)
-        return program.solve(costs, temperature, warm, Relaxed())
+        return self._ascent().solve(costs, temperature, warm, Relaxed())

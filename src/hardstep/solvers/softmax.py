@@ -2,15 +2,14 @@
 
     T_iv = (1/P) exp(−C_iv/ε) / Σ_w exp(−C_iw/ε)
 
-This is the λ = 0 end of the KL-penalised family (`Penalized`), in closed form.
+This is the λ = 0 end of the KL-penalized family (`Penalized`), in closed form.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from hardstep.solvers.base import Plan, Potentials, Solver
-from hardstep.solvers.costs import row_sums, scale
+from hardstep.solvers.base import Plan, Potentials, Solver, row_sums, scale
 
 
 def row_softmax(log_weights: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Costs measured in units of their own spread, so that the temperature is a pure number.
+"""Costs measured in units of their spread, so that the temperature is a pure number.
 
     C ← (C − row mean) / s,   s = mean over rows of max_v |C_iv − row mean|
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from hardstep.solvers.base import Plan, Potentials, Solver
-from hardstep.solvers.costs import check_problem
+from hardstep.solvers.base import Plan, Potentials, Solver, check_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,6 @@ class Standardized(Solver):
         if not bool(largest > 0):
             return self.inner.solve(shifted, temperature, warm)
         unit = shifted / largest
-        centred = unit - unit.mean(dim=1, keepdim=True)
-        spread = centred.abs().amax(dim=1).mean()
-        return self.inner.solve(centred / spread, temperature, warm)
+        centered = unit - unit.mean(dim=1, keepdim=True)
+        spread = centered.abs().amax(dim=1).mean()
+        return self.inner.solve(centered / spread, temperature, warm)

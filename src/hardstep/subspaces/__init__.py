@@ -3,31 +3,33 @@
 from hardstep.subspaces.adaptive import Adaptive
 from hardstep.subspaces.base import (
     Block,
+    BlockMap,
     BoundSubspace,
     Factors,
+    IdentityMap,
     LinearMove,
     LocalChange,
     Subspace,
-    layer_budget,
 )
-from hardstep.subspaces.dense import Global
+from hardstep.subspaces.bases import HaarRows, SharedRows
 from hardstep.subspaces.full import Full
-from hardstep.subspaces.layerwise import LayerWise
-from hardstep.subspaces.layout import Layout, TensorSpec, trainable
+from hardstep.subspaces.layerwise import Global, LayerWise, Sparse
+from hardstep.subspaces.layout import Layout, TensorSpec, layer_budget, trainable
 from hardstep.subspaces.lowrank import LowRank
-from hardstep.subspaces.rowwise import HaarRows, RowWise, SharedRows
-from hardstep.subspaces.sketch import Sketch
-from hardstep.subspaces.sparse import Sparse
-from hardstep.subspaces.together import Together
+from hardstep.subspaces.rowwise import RowWise
+from hardstep.subspaces.sketch import JointSubspace, Sketch
 
 __all__ = [
     "Adaptive",
     "Block",
+    "BlockMap",
     "BoundSubspace",
     "Factors",
     "Full",
     "Global",
     "HaarRows",
+    "IdentityMap",
+    "JointSubspace",
     "Layout",
     "LayerWise",
     "LinearMove",
@@ -39,7 +41,6 @@ __all__ = [
     "Sparse",
     "Subspace",
     "TensorSpec",
-    "Together",
     "layer_budget",
     "trainable",
 ]

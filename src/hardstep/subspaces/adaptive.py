@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._checks import check_count
 from hardstep._linalg import signed_qr
-from hardstep.errors import ConfigError
-from hardstep.subspaces.base import BoundSubspace, check_rank
-from hardstep.subspaces.layerwise import check_layer_capacity, layer_part, orthonormal_rows
+from hardstep.subspaces.base import BlockMap, BoundSubspace
+from hardstep.subspaces.layerwise import DenseMap, draw_directions, draw_layers
 from hardstep.subspaces.layout import Layout
-from hardstep.subspaces.parts import DensePart, Part, PartsSubspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +28,27 @@ class Adaptive:
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        check_rank("Adaptive", self.rank)
-        if self.every < 1:
-            raise ConfigError(f"Adaptive: every must be at least 1, got {self.every}")
+        check_count("Adaptive: rank", self.rank)
+        check_count("Adaptive: every", self.every)
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Start as `LayerWise` does."""
         del particle_dim
-        check_layer_capacity("Adaptive", self.rank, self.max_bytes, layout)
-        parts = tuple(layer_part(layout, i, s, self.rank, seed) for i, s in enumerate(layout))
-        return BoundAdaptive(layout, parts, self.every, seed)
+        maps = draw_layers("Adaptive", layout, self.rank, self.max_bytes, seed)
+        return BoundAdaptive(layout, maps, self.every, seed)
 
 
-class BoundAdaptive(PartsSubspace):
+class BoundAdaptive(BoundSubspace):
     """Bases derived from (seed, number of redraws, displacement at the last redraw)."""
 
-    def __init__(self, layout: Layout, parts: tuple[Part, ...], every: int, seed: int) -> None:
-        super().__init__(layout, parts)
+    def __init__(self, layout: Layout, maps: tuple[BlockMap, ...], every: int, seed: int) -> None:
+        super().__init__(layout, maps)
         self.every = every
         self.seed = seed
         self.redraws = 0
         self.travelled = torch.zeros(self.dim, dtype=layout.dtype, device=layout.device)
         self.leads: dict[str, Tensor] = {}
+        self._dense = [(i, found) for i, found in enumerate(maps) if isinstance(found, DenseMap)]
 
     def commit(self, step: int, move: Tensor) -> bool:
         """Accumulate the displacement and redraw when it is time."""
@@ -59,28 +57,24 @@ class BoundAdaptive(PartsSubspace):
             return False
         changes = self.expand(self.travelled)
         self.redraws += 1
-        self.leads = {part.specs[0].name: changes[part.specs[0].name] for part in self._dense()}
+        self.leads = {dense.specs[0].name: changes[dense.specs[0].name] for _, dense in self._dense}
         self._redraw()
         self.travelled = torch.zeros_like(self.travelled)
         return True
 
-    def _dense(self) -> list[DensePart]:
-        return [part for part in self.parts if isinstance(part, DensePart)]
-
     def _redraw(self) -> None:
-        for index, part in enumerate(self.parts):
-            if isinstance(part, DensePart):
-                part.directions = self._directions(index, part).to(part.directions.device)
+        for index, dense in self._dense:
+            dense.basis = self._draw(index, dense).to(dense.basis.device)
 
-    def _directions(self, index: int, part: DensePart) -> Tensor:
-        """The basis after `redraws` redraws; before the first, as `layer_part` drew it."""
-        num, length = part.directions.shape
+    def _draw(self, index: int, dense: DenseMap) -> Tensor:
+        """The basis after `redraws` redraws; before the first, as `draw_layers` drew it."""
+        num, length = dense.basis.shape
         if not self.redraws:
-            return orthonormal_rows(num, length, self.layout.dtype, self.seed, "layerwise", index)
+            return draw_directions(num, length, self.layout.dtype, self.seed, "layerwise", index)
         generator = seeds.generator(self.seed, "adaptive", index, self.redraws)
-        matrix = torch.randn(length, num, generator=generator, dtype=part.directions.dtype)
-        matrix = matrix.to(part.directions.device)
-        lead = self.leads[part.specs[0].name].reshape(-1).to(matrix)
+        matrix = torch.randn(length, num, generator=generator, dtype=dense.basis.dtype)
+        matrix = matrix.to(dense.basis.device)
+        lead = self.leads[dense.specs[0].name].reshape(-1).to(matrix)
         if bool(lead.norm() > 0):
             matrix[:, 0] = lead / lead.norm()
         return signed_qr(matrix).T.contiguous()

@@ -3,6 +3,7 @@
 A `Subspace` is a setting. Bound to a layout it becomes a `BoundSubspace`: blocks of
 coordinates (each touching the tensors it names), cut into groups that no particle straddles.
 A linear one is a matrix Π, θ = θ₀ + Πz; it says whether ΠᵀΠ = I, which the theory asks for.
+Every block has a `BlockMap`, its share of Π.
 
 The tensors themselves are the truth: a bound subspace only ever computes *changes* from the
 values it is given, so weights edited between steps are kept.
@@ -10,17 +11,16 @@ values it is given, so weights edited between steps are kept.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from numbers import Integral
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from hardstep.errors import CapacityError, ConfigError
-from hardstep.subspaces.layout import Layout
+from hardstep.subspaces.layout import Layout, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class LocalChange(NamedTuple):
     """One changed row of a tensor's axis 0 per candidate."""
 
     unit: Tensor  # (n,)
-    rows: Tensor  # (n, *shape[1:]), the new rows
+    rows: Tensor  # (n, *shape[1:]), the new weight rows
 
 
 class LinearMove(NamedTuple):
     """One changed unit per candidate, as a combination of directions within its row."""
 
     unit: Tensor  # (n,)
-    rows: Tensor | None  # (k, columns) directions; nothing if they are the axes of the row
+    directions: Tensor | None  # (k, columns); nothing if they are the axes of the row
     places: Tensor  # (n, d_p) which of them
     lengths: Tensor  # (n, d_p) how far along each
     shift: Tensor  # (n,) how far the unit's bias moves
@@ -60,15 +60,72 @@ class Factors(NamedTuple):
     right: Tensor  # B, (n, columns, r)
 
 
-class BoundSubspace(ABC):
-    """A subspace of one layout."""
+class BlockMap(ABC):
+    """How one block turns coordinates into changes of its tensors."""
+
+    orthonormal = True  # whether the columns of its share of Π are, to rounding
+    memory = 0  # bytes held by bases
+
+    def __init__(self, specs: tuple[TensorSpec, ...], group_sizes: tuple[int, ...]) -> None:
+        self.specs = specs
+        self.block = Block(tuple(spec.name for spec in specs), group_sizes)
+
+    @abstractmethod
+    def displace(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """The block's tensors after moving some of its coordinates, stacked (n, *shape).
+
+        Args:
+            base: Current tensors.
+            index: Coordinates within the block, (n, d_p); −1 on padding.
+            offsets: How far each of them moves, (n, d_p); anything on padding.
+        """
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """`displace` as one changed row of axis 0 per tensor, where that is all that changes.
+
+        Arguments as for `displace`; nothing if some candidate changes more than one row.
+        """
+        del base, index, offsets
+        return None
+
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """The same change without carrying it out, where rows are combinations of directions."""
+        del index, offsets
+        return None
+
+    def directions(self, index: Tensor) -> Tensor | None:
+        """Dense directions in the one tensor, (n, *shape), anything where the index is −1."""
+        del index
+        return None
+
+    @abstractmethod
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The change of every tensor when all coordinates (n,) move at once: Πz."""
+
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """`expand` of several vectors (N, n), stacked (N, *shape); equal to rounding."""
+        changes = [self.expand(vector) for vector in coordinates]
+        return {name: torch.stack([change[name] for change in changes]) for name in changes[0]}
+
+    @abstractmethod
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Πᵀ of the tensors, (n,)."""
+
+
+class BoundSubspace:
+    """A subspace of one layout: a map for every block, no two on the same tensor."""
 
     everywhere = False  # whether whole batches are the better way: all moves, few candidates a step
 
-    def __init__(self, layout: Layout, blocks: tuple[Block, ...]) -> None:
+    def __init__(self, layout: Layout, maps: tuple[BlockMap, ...]) -> None:
         self.layout = layout
-        self.blocks = blocks
-        self.starts = tuple(accumulate((block.size for block in blocks), initial=0))
+        self.maps = maps
+        self.blocks = tuple(block_map.block for block_map in maps)
+        self.starts = tuple(accumulate((block.size for block in self.blocks), initial=0))
 
     @property
     def dim(self) -> int:
@@ -81,63 +138,57 @@ class BoundSubspace(ABC):
         return tuple(size for block in self.blocks for size in block.group_sizes)
 
     @property
-    @abstractmethod
     def orthonormal(self) -> bool:
         """Whether ΠᵀΠ = I holds (to rounding)."""
+        return all(block_map.orthonormal for block_map in self.maps)
 
     @property
-    @abstractmethod
     def memory(self) -> int:
         """Bytes held by bases."""
+        return sum(block_map.memory for block_map in self.maps)
 
-    @abstractmethod
-    def displaced(
+    def displace(
         self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
-        """The block's tensors after moving some of its coordinates, stacked (n, *shape).
-
-        Args:
-            base: Current tensors.
-            block: Which block.
-            index: Coordinates within the block, (n, d_p); −1 on padding.
-            offsets: How far each of them moves, (n, d_p); anything on padding.
-        """
+        """See `BlockMap.displace`."""
+        return self.maps[block].displace(base, index, offsets)
 
     def local(
         self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
     ) -> dict[str, LocalChange] | None:
-        """`displaced` as one changed row of axis 0 per tensor, where that is all that changes.
-
-        Arguments as for `displaced`; nothing if some candidate changes more than one row.
-        """
-        del base, block, index, offsets
-        return None
+        """See `BlockMap.local`."""
+        return self.maps[block].local(base, index, offsets)
 
     def linear(self, block: int, index: Tensor, offsets: Tensor) -> LinearMove | None:
-        """The same change without carrying it out, where rows are combinations of directions."""
-        del block, index, offsets
-        return None
+        """See `BlockMap.linear`."""
+        return self.maps[block].linear(index, offsets)
 
     def directions(self, block: int, index: Tensor) -> Tensor | None:
-        """Dense directions of a block of one tensor, (n, *shape), zero where the index is −1."""
-        del block, index
-        return None
+        """See `BlockMap.directions`."""
+        return self.maps[block].directions(index)
 
-    @abstractmethod
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """The change of every tensor when all coordinates (n,) move at once: Πz."""
+        changes: dict[str, Tensor] = {}
+        for block_map, piece in zip(self.maps, self.split(coordinates), strict=True):
+            changes |= block_map.expand(piece)
+        return changes
 
     def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
         """`expand` of several vectors (N, n), stacked (N, *shape); equal to rounding."""
-        return expand_each(self.expand, coordinates)
+        changes: dict[str, Tensor] = {}
+        for block_map, piece in zip(self.maps, self.split(coordinates), strict=True):
+            changes |= block_map.expand_many(piece)
+        return changes
 
     def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
         """`expand_many`, and apart from it the changes that are products, as their factors."""
         return self.expand_many(coordinates), {}
 
-    @abstractmethod
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Πᵀ of the tensors, (n,)."""
+        dtype = self.layout.dtype
+        return torch.cat([block_map.project(tensors).to(dtype) for block_map in self.maps])
 
     def commit(self, step: int, move: Tensor) -> bool:
         """Take note of a move (n,); true if the meaning of the coordinates changed."""
@@ -158,14 +209,6 @@ class BoundSubspace(ABC):
         return list(torch.split(coordinates, [block.size for block in self.blocks], dim=-1))
 
 
-def expand_each(
-    expand: Callable[[Tensor], dict[str, Tensor]], coordinates: Tensor
-) -> dict[str, Tensor]:
-    """What a map of one vector makes of several (N, n), one after the other, stacked."""
-    changes = [expand(vector) for vector in coordinates]
-    return {name: torch.stack([change[name] for change in changes]) for name in changes[0]}
-
-
 class Subspace(Protocol):
     """A choice of coordinates, before it meets a model."""
 
@@ -174,41 +217,78 @@ class Subspace(Protocol):
         ...
 
 
-def layer_budget(rows: int, columns: int, rank: int) -> int:
-    """The paper's dimension of a layer, (d_out + d_in)·rank, capped at the layer's size."""
-    return min((rows + columns) * min(rank, rows, columns), rows * columns)
+class IdentityMap(BlockMap):
+    """Every number of the tensor is a coordinate."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        super().__init__((spec,), (spec.numel,))
+        self.spec = spec
+        self.columns = spec.columns if spec.is_matrix else None
+
+    def displace(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies with d_p numbers changed each."""
+        stack = stack_copies(base[self.spec.name], len(index))
+        change = torch.where(index >= 0, offsets, 0).to(stack.dtype)
+        stack.view(len(index), -1).scatter_add_(1, index.clamp_min(0), change)
+        return {self.spec.name: stack}
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange] | None:
+        """The changed row, if every particle lies within one."""
+        move = self.linear(index, offsets)
+        if move is None:
+            return None
+        rows = base[self.spec.name].detach()[move.unit]
+        flat = rows.reshape(len(index), -1)
+        flat = flat.scatter_add(1, move.places, move.lengths.to(flat.dtype))
+        return {self.spec.name: LocalChange(move.unit, flat.reshape(rows.shape))}
+
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove | None:
+        """Axes of a row, if every particle lies within one."""
+        if self.columns is None:
+            return None
+        real = index >= 0
+        unit = index.div(self.columns, rounding_mode="floor")
+        if not bool((unit == unit[:, :1])[real].all()):
+            return None
+        places = (index % self.columns).clamp_min(0)
+        lengths = torch.where(real, offsets, 0)
+        return LinearMove(unit[:, 0], None, places, lengths, offsets.new_zeros(len(index)))
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The coordinates (…, n) in the tensor's shape."""
+        shape = coordinates.shape[:-1] + self.spec.shape
+        return {self.spec.name: coordinates.to(self.spec.dtype).reshape(shape)}
+
+    expand_many = expand
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The tensor, flat."""
+        return tensors[self.spec.name].detach().reshape(-1)
 
 
-def check_rank(name: str, rank: int) -> None:
-    """Refuse a rank that is no whole number, or below 1."""
-    if not isinstance(rank, Integral):
-        raise ConfigError(f"{name}: rank must be a whole number, got {rank!r}")
-    if rank < 1:
-        raise ConfigError(f"{name}: rank must be at least 1, got {rank}")
+def stack_copies(tensor: Tensor, num: int) -> Tensor:
+    """`num` independent copies of a tensor, stacked."""
+    return tensor.detach().unsqueeze(0).repeat(num, *[1] * tensor.dim())
 
 
 def check_capacity(name: str, needed: int, max_bytes: int | None, alternative: str) -> None:
     """Refuse a projection that would not fit, with the numbers and a way out."""
-    limit = max_bytes if max_bytes is not None else _physical_memory() // 2
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = max_bytes if max_bytes is not None else physical // 2
     if needed > limit:
         raise CapacityError(
-            f"{name}: its projection needs {_readable(needed)} and {_readable(limit)} are "
+            f"{name}: its projection needs {_format_bytes(needed)} and {_format_bytes(limit)} are "
             f"allowed (half the memory unless max_bytes says otherwise); use {alternative}"
         )
 
 
-def _readable(num_bytes: int) -> str:
+def _format_bytes(num_bytes: int) -> str:
     """Bytes in the unit that suits them: 640 bytes, 12.50 MB, 3.00 GB."""
     for factor, unit in ((10**9, "GB"), (10**6, "MB")):
         if num_bytes >= factor:
             return f"{num_bytes / factor:,.2f} {unit}"
     return f"{num_bytes:,} bytes"
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def itemsize(dtype: torch.dtype) -> int:
-    """Bytes of one number."""
-    return torch.empty(0, dtype=dtype).element_size()

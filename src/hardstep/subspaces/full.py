@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from hardstep.subspaces.base import BoundSubspace
+from hardstep.subspaces.base import BoundSubspace, IdentityMap
 from hardstep.subspaces.layout import Layout
-from hardstep.subspaces.parts import IdentityPart, PartsSubspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,4 +13,4 @@ class Full:
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Nothing to draw: the coordinates are the tensors."""
         del particle_dim, seed
-        return PartsSubspace(layout, tuple(IdentityPart(spec) for spec in layout))
+        return BoundSubspace(layout, tuple(IdentityMap(spec) for spec in layout))

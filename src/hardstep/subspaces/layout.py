@@ -7,6 +7,7 @@ vector), a recurrent weight. Everything else is a vector and is searched at full
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ class TensorSpec:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has rows worth a basis of their own."""
+        """Whether it is a weight: one row per output unit."""
         return len(self.shape) >= 2
 
     @property
@@ -43,6 +44,15 @@ class TensorSpec:
         """Inputs per output unit of a weight."""
         return self.numel // self.shape[0]
 
+    def budget(self, rank: int) -> int:
+        """Coordinates it gets: the layer budget for a weight, everything for a vector."""
+        return layer_budget(self.rows, self.columns, rank) if self.is_matrix else self.numel
+
+
+def layer_budget(rows: int, columns: int, rank: int) -> int:
+    """The paper's dimension of a layer, (d_out + d_in)·rank, capped at the layer's size."""
+    return min((rows + columns) * min(rank, rows, columns), rows * columns)
+
 
 class Layout:
     """The searched tensors in order, with weight–bias pairs."""
@@ -54,22 +64,17 @@ class Layout:
         }
         self.num_parameters = sum(spec.numel for spec in self.specs.values())
         self.bias_of = self._pair_biases()
+        # Coordinates are kept in the widest dtype, float32 at least, with the first tensor.
+        dtypes = (spec.dtype for spec in self)
+        self.dtype = reduce(torch.promote_types, dtypes, torch.float32)
+        self.device = next(iter(self)).device
 
     def __iter__(self) -> Iterator[TensorSpec]:
         return iter(self.specs.values())
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype coordinates are kept in: the widest of the tensors, float32 at least."""
-        widest = torch.float32
-        for spec in self:
-            widest = torch.promote_types(widest, spec.dtype)
-        return widest
-
-    @property
-    def device(self) -> torch.device:
-        """Where coordinates live: with the first tensor."""
-        return next(iter(self)).device
+    def find_bias(self, weight: TensorSpec) -> TensorSpec | None:
+        """The bias that belongs to a weight, if any."""
+        return self.specs[self.bias_of[weight.name]] if weight.name in self.bias_of else None
 
     def _pair_biases(self) -> dict[str, str]:
         """Weight name -> bias name, by torch's naming (`weight`/`bias`, `weight_ih_l0`, …)."""
@@ -94,18 +99,18 @@ def trainable(source: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
             f"PolyStep needs a model or a dict of named tensors, got a {type(source).__name__}"
         )
     if not isinstance(source, nn.Module):
-        return _searchable(source)
+        return _check_searchable(source)
     named = {n: p for n, p in source.named_parameters() if p.requires_grad and p.numel()}
     if not named:
         raise ConfigError(
             f"{type(source).__name__} has no trainable parameters; "
             "set requires_grad=True on those to search"
         )
-    return _searchable(named)
+    return _check_searchable(named)
 
 
-def _searchable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The mapping as a dict, refused unless it holds real numbers and nothing else."""
+def _check_searchable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The mapping as a dict; refuse what holds anything but real numbers."""
     odd = {
         name: f"{str(t.dtype)[6:]}{tuple(t.shape)}" if isinstance(t, Tensor) else type(t).__name__
         for name, t in tensors.items()

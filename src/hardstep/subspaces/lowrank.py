@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hardstep.subspaces.base import BoundSubspace, check_rank
-from hardstep.subspaces.layerwise import budget_of, orthonormal_rows
+from hardstep._checks import check_count
+from hardstep.subspaces.base import BlockMap, BoundSubspace, IdentityMap
+from hardstep.subspaces.layerwise import draw_directions
 from hardstep.subspaces.layout import Layout, TensorSpec
-from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,26 @@ class LowRank:
     rank: int
 
     def __post_init__(self) -> None:
-        check_rank("LowRank", self.rank)
+        check_count("LowRank: rank", self.rank)
 
     def bind(self, layout: Layout, particle_dim: int, seed: int) -> BoundSubspace:
         """Draw the starting factors; small layers and vectors stay whole."""
         del particle_dim
-        parts: list[Part] = []
+        maps: list[BlockMap] = []
         for index, spec in enumerate(layout):
-            if budget_of(spec, self.rank) == spec.numel:
-                parts.append(IdentityPart(spec))
+            if spec.budget(self.rank) == spec.numel:
+                maps.append(IdentityMap(spec))
                 continue
             rank = min(self.rank, spec.rows, spec.columns)
-            left = orthonormal_rows(rank, spec.rows, layout.dtype, seed, "lowrank", index, 0).T
-            right = orthonormal_rows(rank, spec.columns, layout.dtype, seed, "lowrank", index, 1).T
-            parts.append(FactorPart(spec, left.to(spec.device), right.to(spec.device)))
-        return BoundLowRank(layout, tuple(parts))
+            left, right = (
+                draw_directions(rank, length, layout.dtype, seed, "lowrank", index, side).T
+                for side, length in enumerate((spec.rows, spec.columns))
+            )
+            maps.append(FactorMap(spec, left.to(spec.device), right.to(spec.device)))
+        return BoundLowRank(layout, tuple(maps))
 
 
-class FactorPart(Part):
+class FactorMap(BlockMap):
     """The factors (d_out, r) and (d_in, r) of one weight, one group each."""
 
     orthonormal = False
@@ -51,7 +53,7 @@ class FactorPart(Part):
         self.left, self.right = left, right
         self.memory = (left.numel() + right.numel()) * left.element_size()
 
-    def displaced(
+    def displace(
         self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
         """Copies plus dA·Bᵀ or A·dBᵀ; a particle lies in one factor."""
@@ -87,29 +89,29 @@ class FactorPart(Part):
         return left.reshape(-1, *self.left.shape), right.reshape(-1, *self.right.shape)
 
 
-class BoundLowRank(PartsSubspace):
+class BoundLowRank(BoundSubspace):
     """Keeps the factors in step with the tensors."""
 
-    def _factor_parts(self) -> dict[str, FactorPart]:
-        return {p.specs[0].name: p for p in self.parts if isinstance(p, FactorPart)}
+    def _factor_maps(self) -> dict[str, FactorMap]:
+        return {m.specs[0].name: m for m in self.maps if isinstance(m, FactorMap)}
 
     def commit(self, step: int, move: Tensor) -> bool:
         """Move the factors; coordinates keep their meaning."""
         del step
-        for part, piece in zip(self.parts, self.split(move), strict=True):
-            if isinstance(part, FactorPart):
-                part.move(piece)
+        for block_map, piece in zip(self.maps, self.split(move), strict=True):
+            if isinstance(block_map, FactorMap):
+                block_map.move(piece)
         return False
 
     def state_dict(self) -> dict[str, Tensor]:
         """All factors."""
         state = {}
-        for name, part in self._factor_parts().items():
-            state[f"left.{name}"], state[f"right.{name}"] = part.left, part.right
+        for name, factors in self._factor_maps().items():
+            state[f"left.{name}"], state[f"right.{name}"] = factors.left, factors.right
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the factors."""
-        for name, part in self._factor_parts().items():
-            part.left = state[f"left.{name}"].to(part.left)
-            part.right = state[f"right.{name}"].to(part.right)
+        for name, factors in self._factor_maps().items():
+            factors.left = state[f"left.{name}"].to(factors.left)
+            factors.right = state[f"right.{name}"].to(factors.right)

@@ -11,73 +11,26 @@ also take turns, a share of them at a time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from hardstep import seeds
-from hardstep._linalg import signed_qr
+from hardstep._checks import check_count
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
+    BlockMap,
     BoundSubspace,
+    IdentityMap,
+    LinearMove,
+    LocalChange,
     check_capacity,
-    check_rank,
-    itemsize,
-    layer_budget,
+    stack_copies,
 )
-from hardstep.subspaces.layout import Layout, TensorSpec
-from hardstep.subspaces.parts import IdentityPart, Part, PartsSubspace
-from hardstep.subspaces.rowspart import RowsPart
-
-
-class RowBasis(Protocol):
-    """Directions within the rows of a weight."""
-
-    def memory(self, weight: TensorSpec, slots: int, dtype: torch.dtype) -> int:
-        """Bytes of `draw`'s result."""
-        ...
-
-    def draw(
-        self, weight: TensorSpec, slots: int, generator: torch.Generator, dtype: torch.dtype
-    ) -> Tensor:
-        """(units, slots, columns), orthonormal in the last two for every unit."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class HaarRows:
-    """An independent random basis per unit: the strongest, and the default."""
-
-    def memory(self, weight: TensorSpec, slots: int, dtype: torch.dtype) -> int:
-        """One basis per unit."""
-        return weight.rows * slots * weight.columns * itemsize(dtype)
-
-    def draw(
-        self, weight: TensorSpec, slots: int, generator: torch.Generator, dtype: torch.dtype
-    ) -> Tensor:
-        """Q of the thin QR of one Gaussian matrix per unit."""
-        shape = (weight.rows, weight.columns, slots)
-        gaussian = torch.randn(shape, generator=generator, dtype=dtype)
-        return signed_qr(gaussian).transpose(1, 2).contiguous()
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRows:
-    """One random basis for all units of a layer: d_out times less memory, trains a bit worse."""
-
-    def memory(self, weight: TensorSpec, slots: int, dtype: torch.dtype) -> int:
-        """One basis."""
-        return slots * weight.columns * itemsize(dtype)
-
-    def draw(
-        self, weight: TensorSpec, slots: int, generator: torch.Generator, dtype: torch.dtype
-    ) -> Tensor:
-        """The same Q for every unit, stored once."""
-        gaussian = torch.randn(weight.columns, slots, generator=generator, dtype=dtype)
-        basis = signed_qr(gaussian).T.contiguous()
-        return basis.expand(weight.rows, -1, -1)
+from hardstep.subspaces.bases import HaarRows, RowBasis
+from hardstep.subspaces.layout import Layout, TensorSpec, layer_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +45,9 @@ class RowWise:
             whole space; coordinates lose their meaning then, and the optimizer forgets what it
             remembers of them. `None` keeps the first ones.
         share: Of the units of every weight that have directions at a time. Units take turns, drawn
-            anew with the directions, and the others rest: more and cheaper steps from the same
-            number of evaluations, which is what counts where there are few. Vectors that are no
-            unit's bias take no turns.
+            with every new set of directions, and the others rest: more and cheaper steps from the
+            same number of evaluations, which is what counts where there are few. Vectors that are
+            no unit's bias take no turns.
         max_bytes: Refuse bases larger than this.
     """
 
@@ -106,9 +59,9 @@ class RowWise:
 
     def __post_init__(self) -> None:
         if self.rank is not None:
-            check_rank("RowWise", self.rank)
-        if self.redraw is not None and self.redraw < 1:
-            raise ConfigError(f"RowWise: redraw must be at least 1 or None, got {self.redraw}")
+            check_count("RowWise: rank", self.rank)
+        if self.redraw is not None:
+            check_count("RowWise: redraw, unless None,", self.redraw)
         if not 0 < self.share <= 1:
             raise ConfigError(f"RowWise: share must be in (0, 1], got {self.share}")
         if self.share < 1 and self.redraw is None:
@@ -121,51 +74,54 @@ class RowWise:
         """Draw the bases of every weight; vectors that are no unit's bias stay whole."""
         self._check_capacity(layout, particle_dim)
         if self.redraw is None:
-            return PartsSubspace(layout, self.parts(layout, particle_dim, seed, 0))
+            return BoundSubspace(layout, self.draw(layout, particle_dim, seed))
         return BoundRedrawn(self, layout, particle_dim, seed)
 
-    def parts(self, layout: Layout, particle_dim: int, seed: int, redraws: int) -> tuple[Part, ...]:
-        """The parts after a number of redraws."""
+    def draw(
+        self, layout: Layout, particle_dim: int, seed: int, redraws: int = 0
+    ) -> tuple[BlockMap, ...]:
+        """The maps of all blocks after a number of redraws."""
         taken = set(layout.bias_of.values())
-        return tuple(
-            self._part(layout, index, spec, particle_dim, (seed, redraws))
-            for index, spec in enumerate(layout)
-            if spec.name not in taken
-        )
+        maps: list[BlockMap] = []
+        for index, spec in enumerate(layout):
+            if spec.is_matrix:
+                bias = layout.find_bias(spec)
+                sizes = self._sizes(spec, bias, particle_dim)
+                maps.append(self._draw(spec, bias, sizes, layout.dtype, (seed, index, redraws)))
+            elif spec.name not in taken:
+                maps.append(IdentityMap(spec))
+        return tuple(maps)
 
-    def _part(
+    def _draw(
         self,
-        layout: Layout,
-        index: int,
         spec: TensorSpec,
-        particle_dim: int,
-        draw: tuple[int, int],
-    ) -> Part:
-        if not spec.is_matrix:
-            return IdentityPart(spec)
-        sizes = self._sizes(layout, spec, particle_dim)
-        bias = layout.specs[layout.bias_of[spec.name]] if spec.name in layout.bias_of else None
-        slots = max(sizes) - (bias is not None)
-        seed, redraws = draw
-        if self._whole(layout, spec, sizes):  # no need to turn rows that are searched whole
-            basis = torch.eye(slots, dtype=layout.dtype).expand(len(sizes), -1, -1)
+        bias: TensorSpec | None,
+        sizes: tuple[int, ...],
+        dtype: torch.dtype,
+        path: tuple[int, int, int],
+    ) -> "UnitMap":
+        seed, index, redraws = path
+        slots, num = max(sizes) - (bias is not None), len(sizes)
+        if _covers(spec, bias, sizes):  # no need to turn rows that are searched whole
+            basis = torch.eye(slots, dtype=dtype).expand(num, -1, -1)
         else:
             again = (redraws,) if redraws else ()
             generator = seeds.generator(seed, "rowwise", index, *again)
-            basis = self.basis.draw(_first(spec, len(sizes)), slots, generator, layout.dtype)
+            basis = self.basis.draw((num, spec.columns), slots, generator, dtype)
         units = None
-        if len(sizes) < spec.rows:
-            units = _turn(spec.rows, len(sizes), (seed, index), redraws).to(spec.device)
-        return RowsPart(spec, bias, basis.to(spec.device), sizes, units)
+        if num < spec.rows:
+            units = _take_turn(spec.rows, num, seed, index, redraws).to(spec.device)
+        return UnitMap(spec, bias, basis.to(spec.device), sizes, units)
 
-    def _sizes(self, layout: Layout, spec: TensorSpec, particle_dim: int) -> tuple[int, ...]:
+    def _sizes(
+        self, spec: TensorSpec, bias: TensorSpec | None, particle_dim: int
+    ) -> tuple[int, ...]:
         """Coordinates of every unit whose turn it is, bias included."""
-        has_bias = spec.name in layout.bias_of
-        longest = spec.columns + has_bias
+        longest = spec.columns + (bias is not None)
         num = max(1, round(self.share * spec.rows))
         if self.rank is None:
             return (longest,) * num
-        budget = layer_budget(spec.rows, spec.columns, self.rank) + has_bias * spec.rows
+        budget = layer_budget(spec.rows, spec.columns, self.rank) + (bias is not None) * spec.rows
         particles = max(-(-budget // particle_dim), spec.rows)
         each, extra = divmod(particles, spec.rows)
         return tuple(
@@ -173,44 +129,41 @@ class RowWise:
             for unit in range(num)
         )
 
-    @staticmethod
-    def _whole(layout: Layout, spec: TensorSpec, sizes: tuple[int, ...]) -> bool:
-        """Whether every unit searches its entire row."""
-        return min(sizes) == spec.columns + (spec.name in layout.bias_of)
-
     def _check_capacity(self, layout: Layout, particle_dim: int) -> None:
         needed = 0
         for spec in layout:
             if spec.is_matrix:
-                sizes = self._sizes(layout, spec, particle_dim)
-                slots = max(sizes) - (spec.name in layout.bias_of)
-                if self._whole(layout, spec, sizes):
-                    needed += slots * slots * itemsize(layout.dtype)
+                bias = layout.find_bias(spec)
+                sizes = self._sizes(spec, bias, particle_dim)
+                slots = max(sizes) - (bias is not None)
+                if _covers(spec, bias, sizes):
+                    needed += slots * slots * layout.dtype.itemsize
                 else:
-                    needed += self.basis.memory(_first(spec, len(sizes)), slots, layout.dtype)
+                    shape = (len(sizes), spec.columns)
+                    needed += self.basis.memory(shape, slots, layout.dtype)
         alternative = "a smaller rank, basis=SharedRows(), or Sparse"
         check_capacity(f"RowWise(rank={self.rank})", needed, self.max_bytes, alternative)
 
 
-def _first(weight: TensorSpec, num: int) -> TensorSpec:
-    """A weight of so many of its units."""
-    return replace(weight, shape=(num, *weight.shape[1:]))
+def _covers(spec: TensorSpec, bias: TensorSpec | None, sizes: tuple[int, ...]) -> bool:
+    """Whether every unit searches its entire row."""
+    return min(sizes) == spec.columns + (bias is not None)
 
 
-def _turn(units: int, num: int, key: tuple[int, int], redraws: int) -> Tensor:
+def _take_turn(units: int, num: int, seed: int, index: int, redraws: int) -> Tensor:
     """Whose turn it is, ascending: every unit once before any has its second, or nearly so."""
     turns = -(-units // num)
     cycle, turn = divmod(redraws, turns)
-    order = torch.randperm(units, generator=seeds.generator(key[0], "turns", key[1], cycle))
+    order = torch.randperm(units, generator=seeds.generator(seed, "turns", index, cycle))
     start = min(turn * num, units - num)  # the last turn is filled up with some of the one before
     return order[start : start + num].sort().values
 
 
-class BoundRedrawn(PartsSubspace):
+class BoundRedrawn(BoundSubspace):
     """Row-wise bases derived from (seed, number of redraws)."""
 
     def __init__(self, setting: RowWise, layout: Layout, particle_dim: int, seed: int) -> None:
-        super().__init__(layout, setting.parts(layout, particle_dim, seed, 0))
+        super().__init__(layout, setting.draw(layout, particle_dim, seed))
         self.setting = setting
         self.particle_dim = particle_dim
         self.seed = seed
@@ -227,7 +180,7 @@ class BoundRedrawn(PartsSubspace):
 
     def _redraw(self, redraws: int) -> None:
         self.redraws = redraws
-        self.parts = self.setting.parts(self.layout, self.particle_dim, self.seed, redraws)
+        self.maps = self.setting.draw(self.layout, self.particle_dim, self.seed, redraws)
 
     def state_dict(self) -> dict[str, Tensor]:
         """How often the bases were redrawn."""
@@ -237,3 +190,128 @@ class BoundRedrawn(PartsSubspace):
         """Rebuild the bases the state was saved with."""
         if int(state["redraws"]) != self.redraws:
             self._redraw(int(state["redraws"]))
+
+
+class UnitMap(BlockMap):
+    """Output units have their own directions within their weight rows, and their biases.
+
+    The i-th of the units has `sizes[i]` coordinates: directions over its row first, the bias last.
+
+    Args:
+        weight: The weight, one row per output unit.
+        bias: The units' biases.
+        basis: Directions, (units, slots, columns); a unit uses its first few slots.
+        sizes: Coordinates of every unit.
+        units: Which units have directions, ascending; left out, all of them.
+    """
+
+    def __init__(
+        self,
+        weight: TensorSpec,
+        bias: TensorSpec | None,
+        basis: Tensor,
+        sizes: tuple[int, ...],
+        units: Tensor | None = None,
+    ) -> None:
+        super().__init__((weight, bias) if bias else (weight,), sizes)
+        self.weight, self.bias = weight, bias
+        self.basis, self.units = basis, units
+        self.num_units = weight.rows
+        self.memory = basis.untyped_storage().nbytes()
+        lengths = torch.tensor(sizes, device=basis.device)
+        self.place = torch.repeat_interleave(lengths)  # (n,) of a coordinate's unit in the basis
+        self.unit = self.place if units is None else units[self.place]
+        self.slot = torch.arange(len(self.place), device=basis.device)
+        self.slot = self.slot - (torch.cumsum(lengths, 0) - lengths)[self.place]
+        # The bias coordinate of a unit is its last one; it has no direction in the basis.
+        self.is_bias = (self.slot == lengths[self.place] - 1) & (bias is not None)
+        self._from = self._sources()
+
+    def _sources(self) -> tuple[Tensor, Tensor]:
+        """The coordinate of every direction (units · slots,), n where there is none; of biases."""
+        units, slots, _ = self.basis.shape
+        along = (~self.is_bias).nonzero()[:, 0]
+        directions = torch.full((units * slots,), len(self.unit), device=along.device)
+        directions[self.place[along] * slots + self.slot[along]] = along
+        return directions, self.is_bias.nonzero()[:, 0]
+
+    def displace(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies with one row (and one bias) changed each."""
+        result = {}
+        for name, (unit, rows) in self.local(base, index, offsets).items():
+            stack = stack_copies(base[name], len(index))
+            stack[torch.arange(len(index), device=stack.device), unit] = rows
+            result[name] = stack
+        return result
+
+    def local(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, LocalChange]:
+        """The changed rows and biases alone; a particle never straddles two units."""
+        safe = index.clamp_min(0)
+        live, is_bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
+        unit, place = self.unit[safe[:, 0]], self.place[safe[:, 0]]
+        along_row = torch.where(is_bias, 0, live)
+        slot = torch.where(is_bias, 0, self.slot[safe])
+        change = torch.einsum("nd,ndc->nc", along_row, self.basis[place[:, None], slot])
+        rows = base[self.weight.name].detach()[unit]
+        rows = rows + change.reshape(rows.shape).to(rows.dtype)
+        result = {self.weight.name: LocalChange(unit, rows)}
+        if self.bias:
+            biases = base[self.bias.name].detach()[unit]
+            shift = torch.where(is_bias, live, 0).sum(dim=1)
+            result[self.bias.name] = LocalChange(unit, biases + shift.to(biases.dtype))
+        return result
+
+    def linear(self, index: Tensor, offsets: Tensor) -> LinearMove:
+        """Directions of the coordinates from the first to the last one asked for."""
+        first = int(torch.where(index >= 0, index, index.max()).min())
+        last = int(index.max()) + 1
+        # A bias has no direction: its place is any, its length along it zero.
+        slot = torch.where(self.is_bias, 0, self.slot)[first:last]
+        safe = index.clamp_min(0)
+        live, is_bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
+        return LinearMove(
+            unit=self.unit[safe[:, 0]],
+            directions=self.basis[self.place[first:last], slot],
+            places=(index - first).clamp_min(0),
+            lengths=torch.where(is_bias, 0, live),
+            shift=torch.where(is_bias, live, 0).sum(dim=1),
+        )
+
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Row changes of coordinates (…, n) by one batched product; biases are read off."""
+        directions, biases = self._from
+        table = pad(coordinates, (0, 1)).index_select(-1, directions)
+        by_unit = table.reshape(-1, *self.basis.shape[:2]).transpose(0, 1)
+        change = self._fill_in(torch.bmm(by_unit, self.basis).transpose(0, 1), 1)
+        shape = coordinates.shape[:-1] + self.weight.shape
+        result = {self.weight.name: change.reshape(shape).to(self.weight.dtype)}
+        if self.bias:
+            shifts = self._fill_in(coordinates.index_select(-1, biases), -1)
+            result[self.bias.name] = shifts.to(self.bias.dtype)
+        return result
+
+    expand_many = expand
+
+    def _fill_in(self, changes: Tensor, axis: int) -> Tensor:
+        """Changes of the units that have directions, with zeros for the others between them."""
+        if self.units is None:
+            return changes
+        shape = list(changes.shape)
+        shape[axis] = self.num_units
+        return changes.new_zeros(shape).index_copy_(axis, self.units, changes)
+
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Components of each row along its directions, and the biases."""
+        rows = tensors[self.weight.name].detach().reshape(self.num_units, -1, 1)
+        if self.units is not None:
+            rows = rows[self.units]
+        along = torch.bmm(self.basis, rows.to(self.basis.dtype)).squeeze(2)
+        coordinates = along[self.place, self.slot.clamp_max(self.basis.shape[1] - 1)]
+        if self.bias:
+            biases = tensors[self.bias.name].detach()
+            coordinates = torch.where(self.is_bias, biases[self.unit], coordinates)
+        return coordinates

@@ -1,6 +1,6 @@
 """A sketch of another subspace: a few random directions through all of it, new at every step.
 
-θ = θ₀ + Π Q y, with Q (n × d_p) orthonormal and drawn anew at every step. There is one particle,
+θ = θ₀ + Π Q y, with Q (n × d_p) orthonormal and drawn again at every step. There is one particle,
 so a step takes no more evaluations than the polytope has vertices, and each of them moves every
 weight a little. That costs the evaluator what single units save it (nothing of a forward pass can
 be kept); in return a handful of evaluations asks about all units at once.
@@ -15,16 +15,9 @@ from torch import Tensor
 from hardstep import seeds
 from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
-from hardstep.subspaces.base import (
-    BoundSubspace,
-    Factors,
-    Subspace,
-    check_capacity,
-    itemsize,
-)
+from hardstep.subspaces.base import BlockMap, BoundSubspace, Factors, Subspace, check_capacity
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.rowwise import RowWise
-from hardstep.subspaces.together import Together
 
 INNER = "of."  # prefix of what the subspace inside keeps
 
@@ -52,41 +45,68 @@ class Sketch:
         """Bind the subspace inside, as coordinates without particles, and draw directions."""
         inner = self.of.bind(layout, 1, seed)
         numbers = inner.dim * min(particle_dim, inner.dim)
-        needed = inner.memory + numbers * itemsize(layout.dtype)
+        needed = inner.memory + numbers * layout.dtype.itemsize
         check_capacity("Sketch", needed, self.max_bytes, "fewer directions or a smaller subspace")
         return BoundSketch(inner, particle_dim, seed)
 
 
-class BoundSketch(Together):
-    """Directions derived from (seed, number of draws); fewer than d_p where there are no more."""
+class JointMap(BlockMap):
+    """All coordinates of a subspace in one group, so that a candidate moves every tensor."""
 
-    everywhere = True
+    def __init__(self, inner: BoundSubspace, dim: int | None = None) -> None:
+        super().__init__(tuple(inner.layout), (inner.dim if dim is None else dim,))
+        self.inner = inner
+        self.orthonormal = inner.orthonormal
+        self.memory = inner.memory
 
-    def __init__(self, inner: BoundSubspace, particle_dim: int, seed: int) -> None:
-        super().__init__(inner, min(particle_dim, inner.dim))
-        self.seed = seed
-        self.draws = 0
-        self.mixing = self._draw()
+    def displace(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
+    ) -> dict[str, Tensor]:
+        """All tensors after moves (n, dim), one number for every coordinate."""
+        del index
+        changes = self.expand_many(offsets)
+        return {name: base[name].detach() + change for name, change in changes.items()}
 
-    def _draw(self) -> Tensor:
-        """Qᵀ, (d_p, n)."""
-        generator = seeds.generator(self.seed, "sketch", self.draws)
-        shape, dtype = (self.inner.dim, self.dim), self.layout.dtype
-        gaussian = torch.randn(shape, generator=generator, dtype=dtype)
-        return signed_qr(gaussian).T.to(self.layout.device)
+    def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """As inside."""
+        return self.inner.expand(coordinates)
 
-    @property
-    def memory(self) -> int:
-        """Bytes of the directions and of those inside."""
-        return super().memory + self.mixing.numel() * self.mixing.element_size()
+    def expand_many(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """As inside."""
+        return self.inner.expand_many(coordinates)
 
-    def displaced(
-        self, base: Mapping[str, Tensor], block: int, index: Tensor, offsets: Tensor
+    def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """As inside."""
+        return self.inner.project(tensors)
+
+
+class JointSubspace(BoundSubspace):
+    """Another subspace seen as one block: what baselines that move everything search in."""
+
+    def __init__(self, inner: BoundSubspace) -> None:
+        super().__init__(inner.layout, (JointMap(inner),))
+        self.inner = inner
+
+    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
+        """As inside."""
+        return self.inner.expand_thin(coordinates)
+
+
+class SketchMap(JointMap):
+    """A few directions Qᵀ (d_p, n) through the coordinates inside."""
+
+    def __init__(self, inner: BoundSubspace, mixing: Tensor) -> None:
+        super().__init__(inner, len(mixing))
+        self.mixing = mixing
+        self.memory += mixing.numel() * mixing.element_size()
+
+    def displace(
+        self, base: Mapping[str, Tensor], index: Tensor, offsets: Tensor
     ) -> dict[str, Tensor]:
         """Every tensor, changed everywhere."""
-        moves = offsets.new_zeros(len(index), self.dim)
+        moves = offsets.new_zeros(len(index), len(self.mixing))
         moves.scatter_add_(1, index.clamp_min(0), torch.where(index >= 0, offsets, 0))
-        return super().displaced(base, block, index, moves)
+        return super().displace(base, index, moves)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Πz of z = Qy."""
@@ -96,19 +116,35 @@ class BoundSketch(Together):
         """The same of several."""
         return super().expand_many(coordinates @ self.mixing)
 
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """The same, products as their factors."""
-        return super().expand_thin(coordinates @ self.mixing)
-
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """QᵀΠᵀ of the tensors."""
         return self.mixing @ super().project(tensors)
 
+
+class BoundSketch(BoundSubspace):
+    """Directions derived from (seed, number of draws); fewer than d_p where there are no more."""
+
+    everywhere = True
+
+    def __init__(self, inner: BoundSubspace, particle_dim: int, seed: int) -> None:
+        self.inner = inner
+        self.seed = seed
+        self.draws = 0
+        self.sketch = SketchMap(inner, self._draw(min(particle_dim, inner.dim)))
+        super().__init__(inner.layout, (self.sketch,))
+
+    def _draw(self, num: int) -> Tensor:
+        """Qᵀ, (num, n)."""
+        generator = seeds.generator(self.seed, "sketch", self.draws)
+        shape, dtype = (self.inner.dim, num), self.inner.layout.dtype
+        gaussian = torch.randn(shape, generator=generator, dtype=dtype)
+        return signed_qr(gaussian).T.to(self.inner.layout.device)
+
     def commit(self, step: int, move: Tensor) -> bool:
         """Draw the next directions."""
-        self.inner.commit(step, move @ self.mixing)
+        self.inner.commit(step, move @ self.sketch.mixing)
         self.draws += 1
-        self.mixing = self._draw()
+        self.sketch.mixing = self._draw(self.dim)
         return True
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -121,4 +157,4 @@ class BoundSketch(Together):
         inside = {n.removeprefix(INNER): v for n, v in state.items() if n.startswith(INNER)}
         self.inner.load_state_dict(inside)
         self.draws = int(state["draws"])
-        self.mixing = self._draw()
+        self.sketch.mixing = self._draw(self.dim)

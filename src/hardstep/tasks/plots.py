@@ -38,7 +38,7 @@ def draw(
     behaviour = _behaviour(model, split)
     num = 1 if behaviour is None else 2
     figure, panels = pyplot.subplots(1, num, figsize=(12, 4.6), layout="constrained", squeeze=False)
-    score = task.metric.shown(result[task.key("test")])
+    score = task.metric.format(result[task.key("test")])
     figure.suptitle(f"{task.title} — test {task.metric.name} {score}", color=INK, fontsize=12)
     _learning_curve(panels[0, 0], task, log, result)
     if behaviour is not None:

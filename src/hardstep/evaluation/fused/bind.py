@@ -11,8 +11,7 @@ from hardstep.evaluation.fused.compile import call
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.plan import Entry, Plan
 from hardstep.evaluation.fused.responses import Inputs, inputs_of, respond
-from hardstep.evaluation.incremental.changes import Column
-from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
@@ -245,8 +244,8 @@ class Kernel:
         shift, responses, places, lengths = entry.slots
         dtype = self.tables.written.values[entry.output].dtype
         own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
-        if move.rows is not None:
-            own[responses] = self._respond(responses, move.rows, self._inputs(entry))
+        if move.directions is not None:
+            own[responses] = self._respond(responses, move.directions, self._inputs(entry))
         return own
 
     def _spread(

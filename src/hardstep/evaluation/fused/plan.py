@@ -16,8 +16,7 @@ from hardstep.evaluation.fused.compile import compiled
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.pack import generator_for
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
-from hardstep.evaluation.incremental.changes import Column
-from hardstep.evaluation.incremental.columns import column_rule
+from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
@@ -197,12 +196,12 @@ class _Builder:
             slots = (table("column", number),)
             source = t.g.leaf("column", kind, slots[0])
         else:
-            responses = ("matrix", left) if move.rows is None else ("responses", number)
+            responses = ("matrix", left) if move.directions is None else ("responses", number)
             names = [("shift", number), responses, ("places", number), ("lengths", number)]
             slots = tuple(table(*name) for name in names)
             data = (table("matrix", out), *slots, self.dim)
             source = t.g.leaf("linear", kind, data)
-            if move.rows is None:
+            if move.directions is None:
                 slots = (slots[0], -1, *slots[2:])
         entry = Entry("linear" if move else "column", out, left, right, bias, slots)
         self.plan.entries.append(entry)

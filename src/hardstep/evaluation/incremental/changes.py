@@ -13,16 +13,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.ops.columns import Column, slices_of
+
 KEPT_BYTES = 4 << 20  # gathered rows up to this size are kept for the next operation
-
-
-@dataclass(frozen=True)
-class Column:
-    """`slices[i]` stands at index `unit[i]` of `axis` for candidate i."""
-
-    axis: int
-    unit: Tensor  # (n,)
-    slices: Tensor  # (n, *shape without axis)
 
 
 @dataclass(frozen=True)
@@ -82,11 +75,6 @@ class Pairs:
         return found
 
 
-def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
-    """The base's slices at each candidate's unit, (n, *shape without axis)."""
-    return base.movedim(axis, 0)[unit]
-
-
 def changed_rows(base: Tensor, column: Column) -> Tensor:
     """(n, rows): whether anything in a candidate's row differs from the base."""
     differs = column.slices != slices_of(base, column.axis, column.unit)
@@ -102,10 +90,12 @@ def column_to_rows(base: Tensor, column: Column, pairs: Pairs) -> Rows:
     return Rows(values)
 
 
-def stacked(base: Tensor, change: Change, num: int, pairs: Pairs | None) -> Stacked:
-    """Any change as one value per candidate."""
+def stacked(base: Tensor, change: Change | None, num: int, pairs: Pairs | None) -> Stacked:
+    """Any change, or none, as one value per candidate."""
     if isinstance(change, Stacked):
         return change
+    if change is None:
+        return Stacked(base.expand(num, *base.shape))
     values = base.unsqueeze(0).repeat(num, *[1] * base.dim())
     if isinstance(change, Column):
         candidates = torch.arange(num, device=base.device)

@@ -13,15 +13,13 @@ from torch import Tensor
 
 from hardstep.evaluation.incremental.changes import (
     Change,
-    Column,
     Pairs,
     Rows,
     Stacked,
     column_to_rows,
-    slices_of,
 )
-from hardstep.evaluation.incremental.columns import Lookup
-from hardstep.evaluation.incremental.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
+from hardstep.evaluation.ops.columns import Column, Lookup, slices_of
+from hardstep.evaluation.ops.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
 from hardstep.evaluation.trace.record import Node, Ref
 
 Result = tuple[Change, ...] | None

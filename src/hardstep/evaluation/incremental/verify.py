@@ -21,7 +21,7 @@ ROUNDING = 128  # units in the last place of a loss; the gallery's tasks differ 
 LAST_DIGITS = 8  # units in the last place by which weights are moved to see what rounding does
 
 
-def contradiction(
+def find_contradiction(
     candidates: Candidates, problem: Problem, span: Span, losses: Tensor, base: Tensor
 ) -> str | None:
     """How `losses` of a span differ from those of plain forward passes, if they do.

@@ -1,46 +1,37 @@
 """Carrying changes through a record, operation by operation."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
-from torch.func import vmap
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.incremental.changes import (
     Change,
-    Column,
     Pairs,
     Stacked,
     changed_rows,
     stacked,
 )
-from hardstep.evaluation.incremental.columns import column_rule
 from hardstep.evaluation.incremental.rows import rows_rule
-from hardstep.evaluation.incremental.vocabulary import SHAPE_ONLY
 from hardstep.evaluation.memory import is_memory_error
-from hardstep.evaluation.trace.record import Node, Record, Ref, Refused
+from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.sandbox import run_vmap
+from hardstep.evaluation.trace.record import Node, Ref, Refused
+from hardstep.evaluation.trace.slice import Slice
 
 Found = TypeVar("Found")
 
 
 class Walk:
-    """The part of a record between some parameters and the loss, to carry changes through."""
+    """Changes on their way through a slice."""
 
-    def __init__(self, written: Record, sources: list[int]) -> None:
-        self.record = written
-        self.sources = sources
-        self.nodes = _needed(_reached(written, sources), written.result)
+    def __init__(self, part: Slice) -> None:
+        self.record, self.nodes, self.base = part.record, part.nodes, part.base
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
         sizes = [value.numel() * value.element_size() for value in affected]
         self.largest = max([1, *sizes])
-
-    def base(self, index: int) -> Tensor:
-        """A recorded base value."""
-        return self.record.values[index]
 
     def losses(self, candidates: Candidates, tile: Span) -> Tensor:
         """The losses of a tile."""
@@ -55,8 +46,6 @@ class Walk:
         """Carry changes through the rest of the record, up to the loss."""
         self._rest(env, later, pairs, num)
         result = env.get(self.record.result)
-        if result is None:
-            return self.base(self.record.result).reshape(()).expand(num)
         return stacked(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
     def _start(self, candidates: Candidates, tile: Span) -> dict[int, Change]:
@@ -138,7 +127,9 @@ class Walk:
         """Any operation, over one whole value per candidate."""
         if node.func is None:
             raise Refused("an operation in place has no functional form")
-        changed = sorted({index for index in node.inputs if index in env})
+        # Torch's PReLU resizes a result, and says so, unless all that it is given is batched.
+        whole = node.name == "_prelu_kernel"
+        changed = sorted({index for index in node.inputs if index in env or whole})
         place = {index: n for n, index in enumerate(changed)}
 
         def call(*values: Tensor) -> Any:
@@ -151,48 +142,7 @@ class Walk:
                 args[3:5] = None, None  # batch statistics: the running ones are only written
             return node.func(*args, **kwargs)
 
-        inputs = [stacked(self.base(i), env[i], num, pairs).values for i in changed]
-        result = vmap(call)(*inputs)
+        inputs = [stacked(self.base(i), env.get(i), num, pairs).values for i in changed]
+        result = run_vmap(call, *inputs)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(Stacked(out) for out in outputs)
-
-
-def _reached(written: Record, sources: list[int]) -> list[Node]:
-    """The nodes that depend on the sources."""
-    found, reached = [], set(sources)
-    for node in written.nodes:
-        if node.name in SHAPE_ONLY or reached.isdisjoint(node.inputs):
-            continue
-        if -1 in node.outputs:
-            raise Refused(f"a value that depends on it reaches Python through {node.name}")
-        if _shape_follows(node, reached, written):
-            raise Refused(f"the shape of what {node.name} returns depends on it")
-        found.append(node)
-        reached.update(node.outputs)
-    return found
-
-
-@cache
-def _chooses_its_shape(func: Any) -> bool:
-    return torch.Tag.dynamic_output_shape in getattr(func, "tags", ())
-
-
-def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
-    """Whether values that depend on the sources decide how much there is of the result."""
-    if not _chooses_its_shape(node.func):
-        return False
-    if node.name != "index":
-        return True
-    masks = [ref.index for ref in node.args[1] if isinstance(ref, Ref)]
-    truths = (torch.bool, torch.uint8)
-    return any(index in reached and written.values[index].dtype in truths for index in masks)
-
-
-def _needed(nodes: list[Node], result: int) -> list[Node]:
-    """Those of them that the result depends on: models keep records that no loss looks at."""
-    found, needed = [], {result}
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            found.append(node)
-            needed.update(node.inputs)
-    return found[::-1]

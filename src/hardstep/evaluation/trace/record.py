@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from hardstep.evaluation.memory import DispatchMode
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolated, reseed
-from hardstep.evaluation.trace.dispatch import DispatchMode
 
 # Ways out of torch that no operation records: what comes back cannot be followed.
 _EXITS = {
@@ -137,7 +137,7 @@ _COSTLY = {  # to compute, beside copying the result
 
 class _Recorder(DispatchMode):
     def __init__(self, memory_budget: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.memory_budget = memory_budget
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
