@@ -2,11 +2,10 @@
 
 import io
 import os
-import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from signal import SIGTERM, getsignal, signal
-from typing import NamedTuple
+from subprocess import PIPE, CompletedProcess, Popen
 from unittest.mock import patch
 
 import pytest
@@ -14,12 +13,6 @@ import pytest
 from hardstep.cli.main import main
 
 HARDSTEP = [sys.executable, "-c", "from hardstep.cli.main import main; main()"]
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 def hardstep(*arguments, cwd="."):
@@ -38,15 +31,10 @@ def hardstep(*arguments, cwd="."):
             main()
     finally:
         signal(SIGTERM, handler)
-    return Done(ended.value.code, out.getvalue(), err.getvalue())
+    return CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
 
 
 def start(*arguments):
     """A process that can be sent signals."""
-    return subprocess.Popen(
-        [*HARDSTEP, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    command, alone = [*HARDSTEP, *map(str, arguments)], os.environ | {"OMP_NUM_THREADS": "1"}
+    return Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=alone)

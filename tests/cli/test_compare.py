@@ -11,7 +11,8 @@ from hardstep.cli import compare
 from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.compare import CompareOptions, run_compare
 from hardstep.cli.options import SuiteOptions, TableOptions
-from hardstep.errors import ConfigError, DataError, HardstepError
+from hardstep.errors import ConfigError, HardstepError
+from tests.cli.test_main import SUITE
 
 
 def pretended(method, seed=0, **changes):
@@ -65,31 +66,6 @@ def test_adam_on_a_task_without_a_twin_is_refused_before_the_first_run(monkeypat
     )
     with pytest.raises(ConfigError, match="adam needs the smooth twin of a task, and mlp has none"):
         run_compare(CompareOptions("mlp", methods="mezo,adam"))
-
-
-@pytest.mark.usefixtures("closed")
-@pytest.mark.parametrize("option", ["records", "picture"])
-def test_files_that_cannot_be_written_are_refused_before_the_first_run(tmp_path, option):
-    (tmp_path / "file").touch()
-    for path, message in (
-        (tmp_path, f"is a folder; name a file in it with --{option}"),
-        (tmp_path / "file" / "c.png", f"would lie in .*file, a file; name another with --{option}"),
-    ):
-        with pytest.raises(DataError, match=message):
-            run_compare(CompareOptions("mlp", methods="mezo", **{option: path}))
-
-
-@pytest.mark.usefixtures("closed")
-def test_a_read_only_folder_is_refused_before_the_first_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write anywhere
-    with pytest.raises(DataError, match="cannot be written: .* is read-only; .* --records"):
-        run_compare(CompareOptions("mlp", methods="mezo", records=tmp_path / "a" / "runs.jsonl"))
-
-
-@pytest.mark.usefixtures("closed")
-def test_what_is_no_picture_is_refused_before_the_first_run(tmp_path):
-    with pytest.raises(DataError, match="c.pgn does not end as a picture does; .*png"):
-        run_compare(CompareOptions("mlp", methods="mezo", picture=tmp_path / "c.pgn"))
 
 
 @pytest.mark.usefixtures("pretending")
@@ -158,8 +134,6 @@ def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
     assert "mezo" not in said.out
     for line in range(2, 2 + len(bad)):
         assert f"runs.jsonl, line {line}: " in said.err
-    suite.write_text(
-        '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
-    )
+    suite.write_text(SUITE)
     assert run_suite(SuiteOptions(suite, records)) == 0  # beside such records
     assert "0 of 1 runs are recorded" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
+from hardstep._files import check_folder, check_writable
 from hardstep.bench.axes import Budget
 from hardstep.bench.methods import METHODS
 from hardstep.bench.runs import Job, run_job
@@ -235,3 +236,16 @@ def test_a_picture_without_an_ending_is_checked_written_and_named_as_png(here, c
             run(asked(picture=Path("new/pic")))
         with pytest.raises(DataError, match=r"new is a folder; name a file in it"):
             run(asked(picture=Path("new")))
+
+
+@pytest.mark.parametrize("check", [check_folder, check_writable])
+def test_a_place_is_looked_at_without_a_trace(tmp_path, check):
+    check(tmp_path / "new" / "folder", "--out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_of_a_diagnosis_makes_its_folder(tmp_path, capsys):
+    picture = tmp_path / "new" / "folder" / "flat.png"
+    assert run_diagnose(DiagnoseOptions("mlp", picture=picture, json=True)) == 0
+    assert picture.stat().st_size > 5000
+    assert capsys.readouterr().out.startswith('{"here"')

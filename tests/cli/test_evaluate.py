@@ -1,6 +1,7 @@
 """What `evaluate` takes and how it says what it does not."""
 
 import io
+import json
 import pickle
 
 import numpy as np
@@ -10,6 +11,18 @@ import torch
 from hardstep.cli.evaluate import run_evaluate
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
+from tests.cli.program import hardstep
+
+
+def test_evaluate_gives_the_recorded_accuracy_again(finished):
+    folder, done = finished
+    again = hardstep("evaluate", folder / "checkpoint.pt", "--json")
+    assert again.returncode == 0, again.stderr
+    recorded, result = json.loads(done.stdout), json.loads(again.stdout)
+    assert result["test_accuracy"] == recorded["test_accuracy"]
+    assert result["valid_accuracy"] == recorded["valid_accuracy"]
+    text = hardstep("evaluate", folder / "checkpoint.pt").stdout
+    assert f"{100 * recorded['test_accuracy']:.1f} %" in text
 
 
 def test_a_folder_stands_for_its_checkpoint_and_weights_are_of_a_step(finished, capsys):

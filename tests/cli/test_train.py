@@ -37,17 +37,6 @@ def test_a_run_prints_json_alone_on_stdout_and_writes_every_file(finished):
     assert "step 1/3" in done.stderr
 
 
-def test_evaluate_gives_the_recorded_accuracy_again(finished):
-    folder, done = finished
-    again = hardstep("evaluate", folder / "checkpoint.pt", "--json")
-    assert again.returncode == 0, again.stderr
-    recorded, result = json.loads(done.stdout), json.loads(again.stdout)
-    assert result["test_accuracy"] == recorded["test_accuracy"]
-    assert result["valid_accuracy"] == recorded["valid_accuracy"]
-    text = hardstep("evaluate", folder / "checkpoint.pt").stdout
-    assert f"{100 * recorded['test_accuracy']:.1f} %" in text
-
-
 def test_an_occupied_folder_is_refused_and_a_finished_run_reports_again(finished):
     folder, done = finished
     before = (folder / "result.json").read_bytes()
@@ -118,12 +107,12 @@ def test_mnist_is_trained_on_drawn_scored_again_and_resumed_after_a_kill(tmp_pat
 def test_default_folders_are_numbered_and_resume_takes_the_last(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task, options = tasks.find("mlp"), command.TrainOptions("mlp")
-    assert command._folder(task, options) == Path("runs/mlp-digits-seed0")
+    assert command.choose_folder(task, options) == Path("runs/mlp-digits-seed0")
     for name in ("mlp-digits-seed0", "mlp-digits-seed0-2"):
         checkpoints.save(Path("runs") / name / "checkpoint.pt", {})
-    assert command._folder(task, options) == Path("runs/mlp-digits-seed0-3")
+    assert command.choose_folder(task, options) == Path("runs/mlp-digits-seed0-3")
     resumed = command.TrainOptions("mlp", resume=True)
-    assert command._folder(task, resumed) == Path("runs/mlp-digits-seed0-2")
+    assert command.choose_folder(task, resumed) == Path("runs/mlp-digits-seed0-2")
 
 
 def test_another_name_of_a_task_trains_resumes_and_records_the_task_itself(tmp_path):
@@ -151,4 +140,4 @@ def test_printed_commands_can_be_typed_as_they_are(tmp_path, monkeypatch, on_pat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(script), "train"])
     monkeypatch.setenv("PATH", str(script.parent) if on_path else str(tmp_path))
-    assert command.program() == ("hardstep" if on_path else "venv/bin/hardstep")
+    assert command.find_program() == ("hardstep" if on_path else "venv/bin/hardstep")

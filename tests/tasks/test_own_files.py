@@ -153,7 +153,7 @@ def test_folders_of_runs_are_called_after_file_task_and_data(write, tmp_path):
     name = write(text, "my tasks/own.py")
     task = tasks.find(f"{name}:a/b c")
     assert run_name(task) == "own-a-b-c-..-d"
-    folder = train._folder(task, train.TrainOptions(task.name, seed=4))
+    folder = train.choose_folder(task, train.TrainOptions(task.name, seed=4))
     assert folder.as_posix() == "runs/own-a-b-c-..-d-seed4"
     assert run_name(tasks.find("snn", "mnist")) == "snn-mnist"
 

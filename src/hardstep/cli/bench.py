@@ -38,7 +38,8 @@ def run_suite(options: SuiteOptions) -> int:
             done += 1
             left = format_duration(progress.seconds_left(options.processes))
             print(
-                f"[{total - progress.left}/{total}] {_line(job, record)}, {left} left", flush=True
+                f"[{total - progress.left}/{total}] {_describe(job, record)}, {left} left",
+                flush=True,
             )
     except KeyboardInterrupt:
         print(
@@ -74,7 +75,7 @@ def _select(jobs: Sequence[Job], options: SuiteOptions) -> list[Job]:
     return kept
 
 
-def _line(job: Job, record: Record) -> str:
+def _describe(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"

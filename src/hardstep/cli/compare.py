@@ -34,13 +34,14 @@ FRUGAL = (
 
 def run_compare(options: CompareOptions) -> int:
     """Run every method with every seed, showing the table as it grows."""
-    methods = _methods(options.methods)
+    methods = _parse_methods(options.methods)
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
     chosen = parse_options(options.options, methods)
     for method in methods:
         check_method(task, method, chosen.get(method, {}))
-    curves = Curves(task, options.match, _command(task, methods, budget, options), options.picture)
+    command = _format_command(task, methods, budget, options)
+    curves = Curves(task, options.match, command, options.picture)
     _check_files(options, curves)
     rehearse(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
@@ -50,11 +51,11 @@ def run_compare(options: CompareOptions) -> int:
         for seed in range(options.seeds)
         for method in methods
     ]
-    found = _all_runs(jobs, task, options)
+    found = _run_all(jobs, task, options)
     if options.json:
         print(json.dumps(found))
     elif found:
-        reference = _reference(found, methods)
+        reference = _choose_reference(found, methods)
         (table,) = summarize(found, reference).tables
         print(f"{task.title}, {task.data_name}, budget {budget}")
         print(write_comparison(table, reference))
@@ -69,7 +70,7 @@ def run_compare(options: CompareOptions) -> int:
     return 0
 
 
-def _methods(names: str) -> list[str]:
+def _parse_methods(names: str) -> list[str]:
     methods = [name.strip() for name in names.split(",")]
     for name in methods:
         check_name(name, METHODS, "method")
@@ -78,7 +79,7 @@ def _methods(names: str) -> list[str]:
     return methods
 
 
-def _command(task: Task, methods: list[str], budget: Budget, options: CompareOptions) -> str:
+def _format_command(task: Task, methods: list[str], budget: Budget, options: CompareOptions) -> str:
     """What makes the comparison, with every number that decides it."""
     data = [] if is_address(task.name) else ["--data", task.data_name]
     parts = ["hardstep", "compare", task.name, *data, "--methods", ",".join(methods)]
@@ -97,7 +98,7 @@ def _check_files(options: CompareOptions, curves: Curves) -> None:
         curves.check()
 
 
-def _all_runs(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[Record]:
+def _run_all(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
     found: list[Record] = []
     view = LiveTable(len(jobs))
@@ -115,7 +116,7 @@ def _all_runs(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[
     return found
 
 
-def _reference(found: list[Record], methods: list[str]) -> str:
+def _choose_reference(found: list[Record], methods: list[str]) -> str:
     """The first method asked for, or the first that has run."""
     known = {record["method"] for record in found}
     return methods[0] if methods[0] in known else str(found[0]["method"])
@@ -130,11 +131,11 @@ def parse_options(given: list[str], methods: list[str]) -> dict[str, dict[str, A
         if not equals or not dot:
             raise ConfigError(f"--option takes METHOD.NAME=VALUE, got {item!r}")
         check_name(method, methods, "method of this comparison")
-        chosen.setdefault(method, {})[option] = _value(method, option, value)
+        chosen.setdefault(method, {})[option] = _parse_value(method, option, value)
     return chosen
 
 
-def _value(method: str, option: str, value: str) -> Any:
+def _parse_value(method: str, option: str, value: str) -> Any:
     if method == "polystep" and option in WORDS:
         return value
     try:

@@ -16,7 +16,7 @@ from hardstep.bench.records import Record
 from hardstep.bench.report import write_table
 from hardstep.bench.runs import Job
 from hardstep.bench.summary import summarize
-from hardstep.cli.files import check_picture, picture_file
+from hardstep.cli.files import check_picture, with_ending
 from hardstep.optim import StepReport
 from hardstep.tasks import Task
 from hardstep.tasks.files import run_name
@@ -107,7 +107,7 @@ class Curves:
         part = f"  # {len(found)} of {total} runs" if len(found) < total else ""
         origin = f"{self.command}{part}"
         if self.asked is not None:
-            path = picture_file(self.asked)
+            path = with_ending(self.asked)
         else:
             free = (p for p in self._usual() if not p.exists() or origin_of(p) == origin)
             path = next(free)

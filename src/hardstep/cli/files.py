@@ -10,7 +10,7 @@ from hardstep.bench.records import Loaded, find_files, load
 from hardstep.errors import DataError
 
 
-def picture_file(path: Path) -> Path:
+def with_ending(path: Path) -> Path:
     """The file that a picture is drawn to: a PNG, if the path has no ending and is no folder."""
     if path.suffix or os.path.isdir(path):
         return path
@@ -23,7 +23,7 @@ def check_picture(path: Path, option: str) -> None:
     Raises:
         DataError: As above, or its ending is not one of a picture.
     """
-    path = picture_file(path)
+    path = with_ending(path)
     check_writable(path, option)
     try:
         from matplotlib.backend_bases import FigureCanvasBase

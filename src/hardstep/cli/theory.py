@@ -42,7 +42,7 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     names = {check.id for check in known} | {check.group for check in known}
     wanted = {name.strip() for name in only.split(",")}
     for name in sorted(wanted - names):
-        hint = suggest(name, sorted(names), f"groups are {_groups(known)}")
+        hint = suggest(name, sorted(names), f"groups are {_list_groups(known)}")
         raise ConfigError(f"--only: there is no check or group {name!r}; {hint}")
     return [
         check
@@ -51,5 +51,5 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     ]
 
 
-def _groups(known: list[Check]) -> str:
+def _list_groups(known: list[Check]) -> str:
     return ", ".join(sorted({check.group for check in known}))

@@ -37,13 +37,13 @@ LOG, PICTURE, RESULT = "log.jsonl", "picture.png", "result.json"
 def run_train(options: TrainOptions) -> int:
     """Train, score, draw, report; returns the exit code."""
     task = tasks.find(options.task, options.data)
-    folder = _folder(task, options)
+    folder = choose_folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
         saved = read_checkpoint(folder / CHECKPOINT)
-        steps = _resumed_steps(task, saved.get("meta", {}), options, folder)
+        steps = _check_same_run(task, saved.get("meta", {}), options, folder)
         if (folder / RESULT).exists():
-            return _report(task, _finished(task, folder), folder, options)
+            return _report(task, _read_result(task, folder), folder, options)
     check_folder(folder, "--out")
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
@@ -71,8 +71,8 @@ def run_train(options: TrainOptions) -> int:
             resume=options.resume,
         )
     if outcome.stopped == INTERRUPTED:
-        return _interrupted(task, outcome, folder, meta)
-    result = _result(task, dataset, model, outcome, meta)
+        return _report_interruption(task, outcome, folder, meta)
+    result = _score(task, dataset, model, outcome, meta)
     _write(folder / RESULT, result)
     _draw(task, dataset, model, folder, result)
     if options.coverage:
@@ -80,7 +80,7 @@ def run_train(options: TrainOptions) -> int:
     return _report(task, result, folder, options)
 
 
-def _folder(task: Task, options: TrainOptions) -> Path:
+def choose_folder(task: Task, options: TrainOptions) -> Path:
     """The run's folder: as asked, or a free one under runs/."""
     if options.out is not None:
         if not options.resume and (options.out / CHECKPOINT).exists():
@@ -101,7 +101,7 @@ def _folder(task: Task, options: TrainOptions) -> Path:
     return folder
 
 
-def _resumed_steps(task: Task, meta: dict[str, Any], options: TrainOptions, folder: Path) -> int:
+def _check_same_run(task: Task, meta: dict[str, Any], options: TrainOptions, folder: Path) -> int:
     """The number of steps of the run to resume, after checking that it is the one asked for."""
     asked = {"task": task.name, "data": task.data_name, "seed": options.seed}
     asked |= {} if options.steps is None else {"steps": options.steps}
@@ -109,12 +109,12 @@ def _resumed_steps(task: Task, meta: dict[str, Any], options: TrainOptions, fold
         if meta.get(name) != value:
             raise CheckpointError(
                 f"{folder} holds a run with {name} {meta.get(name)!r}, not {value!r}; "
-                f"resume with: {_resume_line(meta, folder)}"
+                f"resume with: {_format_resume(meta, folder)}"
             )
     return int(meta["steps"])
 
 
-def _finished(task: Task, folder: Path) -> dict[str, Any]:
+def _read_result(task: Task, folder: Path) -> dict[str, Any]:
     """The result of a run that has nothing left to do."""
     result: dict[str, Any] = json.loads((folder / RESULT).read_text())
     if task.key("test") not in result:
@@ -125,14 +125,14 @@ def _finished(task: Task, folder: Path) -> dict[str, Any]:
     return result
 
 
-def _resume_line(meta: dict[str, Any], folder: Path) -> str:
+def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     name = str(meta.get("task"))
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
     parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
-    return f"{program()} {shlex.join([*parts, '--resume'])}"
+    return f"{find_program()} {shlex.join([*parts, '--resume'])}"
 
 
-def program() -> str:
+def find_program() -> str:
     """How to call this program again from here: its name, or its path if it is not on PATH."""
     called = Path(sys.argv[0])
     found = shutil.which("hardstep")
@@ -151,7 +151,7 @@ def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None
     print(note, file=sys.stderr)
 
 
-def _result(
+def _score(
     task: Task, dataset: DataSet, model: Any, outcome: FitResult, meta: dict[str, Any]
 ) -> dict[str, Any]:
     test = dataset.open_test()
@@ -186,7 +186,7 @@ def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[s
     draw(folder / PICTURE, task, model, dataset.valid, log, result)
 
 
-def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
+def _report_interruption(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
     best = outcome.best
     known = (
         f"best validation {task.metric.format(best.value)} at step {best.step}"
@@ -195,7 +195,7 @@ def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, A
     )
     print(
         f"interrupted after {outcome.steps} steps; {known}; everything is in {folder}\n"
-        f"continue with: {_resume_line(meta, folder)}",
+        f"continue with: {_format_resume(meta, folder)}",
         file=sys.stderr,
     )
     return 130
@@ -220,8 +220,8 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
-        "score again": f"{program()} evaluate {folder / CHECKPOINT}",
-        "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
+        "score again": f"{find_program()} evaluate {folder / CHECKPOINT}",
+        "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
     width = 1 + max(map(len, rows))
     for name, text in rows.items():

@@ -41,7 +41,7 @@ def run_tune(options: TuneOptions) -> int:
             if options.records is not None:
                 append(options.records, record)
             if not options.json:
-                print(_line(missing[0], record), flush=True)
+                print(_describe_run(missing[0], record), flush=True)
     except KeyboardInterrupt:
         again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
@@ -50,7 +50,7 @@ def run_tune(options: TuneOptions) -> int:
     return 0
 
 
-def _line(job: Job, record: Record) -> str:
+def _describe_run(job: Job, record: Record) -> str:
     score = f"valid {write_score(record, 'valid'):>8}"
     return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
 
@@ -60,10 +60,10 @@ def _report(best: dict[str, Any], tried: int, options: TuneOptions) -> None:
         print(json.dumps({"options": best, "tried": tried}))
         return
     print(f"best of {tried} runs on validation: {_describe(best)}")
-    print(f"compare with: {_next_command(options, best)}")
+    print(f"compare with: {_format_command(options, best)}")
 
 
-def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
+def _format_command(options: TuneOptions, best: dict[str, Any]) -> str:
     """The comparison that uses what was found, at the same budget."""
     methods = ",".join(dict.fromkeys(("polystep", options.method)))
     parts = [f"hardstep compare {options.task} --methods {methods} --match {options.match}"]
@@ -71,15 +71,15 @@ def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
         parts.append(f"--data {options.data}")
     if options.budget is not None:
         parts.append(f"--budget {options.budget:g}")
-    parts += [f"--option {options.method}.{name}={_word(v, 6)}" for name, v in best.items()]
+    parts += [f"--option {options.method}.{name}={_format(v, 6)}" for name, v in best.items()]
     return " ".join(parts)
 
 
 def _describe(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
-    return ", ".join(f"{name} {_word(value, 4)}" for name, value in options.items())
+    return ", ".join(f"{name} {_format(value, 4)}" for name, value in options.items())
 
 
-def _word(value: Any, digits: int) -> str:
+def _format(value: Any, digits: int) -> str:
     """A number in so many digits, a name as it is."""
     return f"{value:.{digits}g}" if isinstance(value, int | float) else str(value)
