@@ -28,15 +28,13 @@ def pretended(method, seed=0, **changes):
 @pytest.fixture
 def closed(monkeypatch):
     """No run may begin."""
-    monkeypatch.setattr(compare, "run_trial", None)
+    monkeypatch.setattr(compare, "run_job", None)
 
 
 @pytest.fixture
 def pretending(monkeypatch):
     """Runs that take no time."""
-    monkeypatch.setattr(
-        compare, "run_trial", lambda trial, **_: pretended(trial.method, trial.seed)
-    )
+    monkeypatch.setattr(compare, "run_job", lambda job, **_: pretended(job.method, job.seed))
 
 
 @pytest.mark.usefixtures("closed")

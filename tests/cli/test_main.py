@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from hardstep import tasks
-from hardstep.bench.budgets import budget_of
+from hardstep.bench.axes import budget_of
 from hardstep.cli.main import COMMANDS
 from hardstep.cli.options import CompareOptions
 from tests.cli.program import hardstep
@@ -116,7 +116,7 @@ REFUSED = {
 @pytest.fixture
 def closed(monkeypatch):
     """Nothing may run."""
-    for name in ("train.fit", "compare.run_trial", "tune.carry_out", "maxsat.Search",
+    for name in ("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search",
                  "diagnose.diagnose", "theory.judged", "bench.carry_out"):  # fmt: skip
         monkeypatch.setattr(f"hardstep.cli.{name}", None)
 

@@ -12,13 +12,13 @@ from rich.live import Live
 from hardstep import tasks
 from hardstep._checks import check_name
 from hardstep._files import check_writable, provenance
-from hardstep.bench.budgets import budget_of, shown_amount, usual_options
-from hardstep.bench.methods import METHODS
-from hardstep.bench.methods import rehearse as rehearse_method
-from hardstep.bench.protocol import Budget, Trial, run_trial
-from hardstep.bench.records import Record, append
-from hardstep.bench.summary import AXIS_NAMES, summarize, text
-from hardstep.bench.variants import WORDS
+from hardstep.bench.axes import Budget, budget_of
+from hardstep.bench.methods import METHODS, check_method, usual_options
+from hardstep.bench.options import WORDS
+from hardstep.bench.records import Record, append, check_appendable
+from hardstep.bench.report import write_comparison
+from hardstep.bench.runs import Job, run_job
+from hardstep.bench.summary import summarize
 from hardstep.cli.compare_view import Curves, LiveTable
 from hardstep.cli.options import CompareOptions
 from hardstep.errors import ConfigError
@@ -39,29 +39,31 @@ def run_compare(options: CompareOptions) -> int:
     budget = budget_of(task, options.match, options.budget)
     chosen = parse_options(options.options, methods)
     for method in methods:
-        rehearse_method(task, method, chosen.get(method, {}))
+        check_method(task, method, chosen.get(method, {}))
     command = _format_command(task, methods, budget, options)
     curves = Curves(task, options.match, command, options.picture)
     _check_files(options, curves)
     try_task(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
-    trials = [
-        Trial(task, method, seed, budget, usual[method] | chosen.get(method, {}))
+    given = {method: usual[method] | chosen.get(method, {}) for method in methods}
+    jobs = [
+        Job(task.name, task.data_name, method, seed, budget, tuple(sorted(given[method].items())))
         for seed in range(options.seeds)
         for method in methods
     ]
-    found = _run_all(trials, options)
+    found = _run_all(jobs, task, options)
     if options.json:
         print(json.dumps(found))
     elif found:
-        name = AXIS_NAMES[options.match]
-        print(f"{task.title}, {task.data_name}, budget {shown_amount(budget.amount)} {name}")
-        print(text(summarize(found, _choose_reference(found, methods)), name))
+        reference = _choose_reference(found, methods)
+        (table,) = summarize(found, reference).tables
+        print(f"{task.title}, {task.data_name}, budget {budget}")
+        print(write_comparison(table, reference))
         if usual.get("polystep", {}).keys() - chosen.get("polystep", {}):
             print(FRUGAL)
     if found and not options.no_picture:
-        curves.draw(found, len(trials))
-    if len(found) < len(trials):
+        curves.draw(found, len(jobs))
+    if len(found) < len(jobs):
         kept = f", recorded in {options.records}" if options.records else ""
         print(f"interrupted after {len(found)} runs{kept}", file=sys.stderr)
         return 130
@@ -89,21 +91,22 @@ def _format_command(task: Task, methods: list[str], budget: Budget, options: Com
 def _check_files(options: CompareOptions, curves: Curves) -> None:
     if options.records is not None:
         check_writable(options.records, "--records")
+        check_appendable(options.records)
     if options.no_picture and options.picture is not None:
         raise ConfigError(f"--picture {options.picture} and --no-picture contradict each other")
     if not options.no_picture:
         curves.check()
 
 
-def _run_all(trials: Sequence[Trial], options: CompareOptions) -> list[Record]:
+def _run_all(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
     found: list[Record] = []
-    view = LiveTable(len(trials))
+    view = LiveTable(len(jobs))
     with Live(view, console=Console(stderr=True), transient=True, refresh_per_second=2):
-        for trial in trials:
-            view.begin(trial)
+        for job in jobs:
+            view.begin(job)
             try:
-                record = run_trial(trial, watching=[view])
+                record = run_job(job, task=task, watching=[view])
             except KeyboardInterrupt:
                 return found
             found.append(record)

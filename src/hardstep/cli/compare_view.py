@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.text import Text
 
 from hardstep._files import check_writable
-from hardstep.bench.budgets import shown_amount
-from hardstep.bench.protocol import Trial
 from hardstep.bench.records import Record
-from hardstep.bench.summary import AXIS_NAMES, summarize, table
+from hardstep.bench.report import write_table
+from hardstep.bench.runs import Job
+from hardstep.bench.summary import summarize
 from hardstep.cli.files import check_picture, with_ending
 from hardstep.optim import StepReport
 from hardstep.tasks import Task
@@ -35,39 +35,38 @@ class LiveTable(Callback):
         self._began = time.monotonic()
         self._found: list[Record] = []
         self._table = ""
-        self._trial: Trial | None = None
+        self._job: Job | None = None
         self._spent = ""
 
-    def begin(self, trial: Trial) -> None:
+    def begin(self, job: Job) -> None:
         """The run that comes next; its budget is measured before its first step."""
-        self._trial, self._spent = trial, "preparing"
+        self._job, self._spent = job, "preparing"
 
     def add(self, record: Record) -> None:
         """A run is over."""
         self._found.append(record)
-        axis = AXIS_NAMES[record["budget"]["axis"]]
-        self._table = table(summarize(self._found, reference=""), axis)
+        (table,) = summarize(self._found, record["method"]).tables
+        self._table = write_table(table)
 
     def on_step(self, run: Run, report: StepReport) -> None:
         """How much of its budget the run has spent."""
-        assert self._trial is not None
-        budget = self._trial.budget
+        assert self._job is not None
+        budget = self._job.budget
         spent = {
             "steps": f"{run.step:,}",
             "evals": f"{run.optimizer.evaluations:,}",
             "time": f"{run.seconds:.1f}",
         }
-        amount = f"{shown_amount(budget.amount)} {AXIS_NAMES[budget.axis]}"
-        self._spent = f"{spent[budget.axis]} of {amount}"
+        self._spent = f"{spent[budget.axis]} of {budget}"
 
     @property
     def progress(self) -> str:
         """Runs, the time since the first began, and the run of the moment."""
         clock = timedelta(seconds=int(time.monotonic() - self._began))
         done = f"{len(self._found)} of {self.total} runs, {clock}"
-        if self._trial is None:
+        if self._job is None:
             return done
-        return f"{done}; {self._trial.method}, seed {self._trial.seed}: {self._spent}"
+        return f"{done}; {self._job.method}, seed {self._job.seed}: {self._spent}"
 
     def __rich__(self) -> Text:
         return Text(f"{self.progress}\n{self._table}", no_wrap=True, overflow="ellipsis")

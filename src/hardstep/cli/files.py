@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardstep._files import check_writable
-from hardstep.bench.records import Loaded, load
+from hardstep.bench.records import Loaded, find_files, load
 from hardstep.errors import DataError
 
 
@@ -43,16 +43,11 @@ def read_records(path: Path) -> Loaded:
     Raises:
         DataError: There is none.
     """
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    if not files:
+    if not find_files(path) and path.is_dir():
         raise DataError(f"there is no file *.jsonl in {path}; name one with records, or its folder")
-    if not files[0].is_file():
+    if not find_files(path):
         raise DataError(f"there is no file {path}; `hardstep bench run` writes such records")
-    parts = [load(file) for file in files]
-    return Loaded(
-        [record for part in parts for record in part.records],
-        [sentence for part in parts for sentence in part.skipped],
-    )
+    return load(path)
 
 
 def list_skipped(skipped: Sequence[str]) -> None:

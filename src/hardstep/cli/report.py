@@ -1,7 +1,8 @@
 """`hardstep report`: one page from the records of runs, HTML or Markdown by its name."""
 
 from hardstep._files import check_writable, replacing
-from hardstep.bench.report import gather, render, render_markdown
+from hardstep.bench.report import render, render_markdown
+from hardstep.bench.summary import summarize
 from hardstep.cli.files import list_skipped, read_records
 from hardstep.cli.options import ReportOptions
 from hardstep.errors import DataError
@@ -22,10 +23,10 @@ def run_report(options: ReportOptions) -> int:
         loaded = read_records(path)
         records += loaded.records
         skipped += loaded.skipped
-    contents = gather(records, options.reference, skipped)
-    list_skipped(contents.skipped)
-    page = WRITERS[options.out.suffix](contents).encode()
+    summary = summarize(records, options.reference, skipped)
+    list_skipped(summary.skipped)
+    page = WRITERS[options.out.suffix](summary).encode()
     with replacing(options.out) as temporary:
         temporary.write_bytes(page)
-    print(f"{options.out}: {len(contents.runs):,} runs, {len(page) / 1e3:,.0f} kB")
+    print(f"{options.out}: {len(summary.runs):,} runs, {len(page) / 1e3:,.0f} kB")
     return 0

@@ -7,12 +7,13 @@ from typing import Any
 from hardstep import tasks
 from hardstep._checks import check_name
 from hardstep._files import check_writable
-from hardstep.bench.budgets import budget_of
-from hardstep.bench.cells import Cell, Job
+from hardstep.bench.axes import budget_of
 from hardstep.bench.methods import METHODS
-from hardstep.bench.records import Record, append, load
-from hardstep.bench.running import Progress, carry_out, rehearse
-from hardstep.bench.summary import shown_score
+from hardstep.bench.queue import check_jobs
+from hardstep.bench.records import Record, append, check_appendable, load
+from hardstep.bench.report import write_score
+from hardstep.bench.runs import Job, key_of
+from hardstep.bench.tuning import Sweep
 from hardstep.cli.compare import parse_options
 from hardstep.cli.files import list_skipped
 from hardstep.cli.options import TuneOptions
@@ -25,35 +26,36 @@ def run_tune(options: TuneOptions) -> int:
     budget = budget_of(task, options.match, options.budget)
     fixed = parse_options(options.options, [options.method]).get(options.method, {})
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
-    cell = Cell(task.name, task.data_name, options.method, budget, (),
-                tuple(sorted(fixed.items())), seeds, budget.amount)  # fmt: skip
-    rehearse([cell])
+    job = Job(task.name, task.data_name, options.method, seeds[0], budget,
+              tuple(sorted(fixed.items())), sweep=seeds, sweep_amount=budget.amount)  # fmt: skip
+    check_jobs([job])
     if options.records is not None:
         check_writable(options.records, "--records")
+        check_appendable(options.records)
     loaded = load(options.records) if options.records else None
     list_skipped(loaded.skipped if loaded else [])
-    progress = Progress([cell], loaded.records if loaded else [])
+    sweep, known = Sweep(job), {key_of(r): r for r in (loaded.records if loaded else [])}
     try:
-        for job, record in carry_out(progress):
+        while missing := sweep.missing(known):
+            record = known[missing[0].key] = missing[0].run()
             if options.records is not None:
                 append(options.records, record)
             if not options.json:
-                print(_describe_run(job, record), flush=True)
+                print(_describe_run(missing[0], record), flush=True)
     except KeyboardInterrupt:
         again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
         return 130
-    _report(cell, progress, options)
+    _report(dict(sweep.choose(known)), sweep.count_tried(known), options)
     return 0
 
 
 def _describe_run(job: Job, record: Record) -> str:
-    score = f"valid {shown_score(record, 'valid'):>8}"
+    score = f"valid {write_score(record, 'valid'):>8}"
     return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
 
 
-def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
-    best, tried = dict(cell.chosen(progress.known)), cell.tried(progress.known)
+def _report(best: dict[str, Any], tried: int, options: TuneOptions) -> None:
     if options.json:
         print(json.dumps({"options": best, "tried": tried}))
         return
