@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from hardstep import Full, Length, PolyStep, Simplex, nn, tasks
 from hardstep.cli.evaluate import run_evaluate
+from hardstep.cli.options import EvaluateOptions
 from hardstep.cli.train import TrainOptions, run_train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -62,7 +63,7 @@ def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0
     result = json.loads(capsys.readouterr().out)
-    assert run_evaluate(out / "checkpoint.pt", as_json=True) == 0
+    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", json=True)) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_accuracy"] == result["test_accuracy"]
     return result

@@ -153,7 +153,7 @@ def commands(tmp_path):
     return {
         "compare": lambda: compare.run_compare(compare.CompareOptions("own.py", records=records)),
         "tune": lambda: tune.run_tune(tune.TuneOptions("own.py", records=records)),
-        "bench run": lambda: bench.run_suite(tmp_path / "suite.toml", records, 1),
+        "bench run": lambda: bench.run_suite(bench.SuiteOptions(tmp_path / "suite.toml", records)),
         "diagnose": lambda: diagnose.run_diagnose(diagnose.DiagnoseOptions("own.py")),
     }
 
@@ -185,7 +185,7 @@ def test_evaluate_says_it_before_the_test_part_is_opened(write, tmp_path):
     right, wrong, sentence = WRONG["metric"]
     write(OWN.replace(right, wrong))
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
-        evaluate.run_evaluate(tmp_path / "run" / "checkpoint.pt", as_json=False)
+        evaluate.run_evaluate(evaluate.EvaluateOptions(tmp_path / "run" / "checkpoint.pt"))
 
 
 def generators():

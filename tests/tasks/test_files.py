@@ -152,7 +152,7 @@ def test_folders_of_runs_are_called_after_file_task_and_data(write, tmp_path):
     name = write(text, "my tasks/own.py")
     task = tasks.find(f"{name}:a/b c")
     assert run_name(task) == "own-a-b-c-..-d"
-    folder = train._folder(task, train.TrainOptions(task.name, seed=4))
+    folder = train.choose_folder(task, train.TrainOptions(task.name, seed=4))
     assert folder.as_posix() == "runs/own-a-b-c-..-d-seed4"
     assert run_name(tasks.find("snn", "mnist")) == "snn-mnist"
 
@@ -191,10 +191,10 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     resumed = json.loads(capsys.readouterr().out)
     for name in ("test_mse", "valid_mse", "evaluations"):
         assert resumed[name] == result[name]
-    assert evaluate.run_evaluate(parts / "checkpoint.pt", as_json=True) == 0
+    assert evaluate.run_evaluate(evaluate.EvaluateOptions(parts / "checkpoint.pt", json=True)) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_mse"] == result["test_mse"]
-    assert evaluate.run_evaluate(parts / "checkpoint.pt", as_json=False) == 0
+    assert evaluate.run_evaluate(evaluate.EvaluateOptions(parts / "checkpoint.pt")) == 0
     assert capsys.readouterr().out.startswith(f"test mse   {shown}  (80 examples)\nvalidation ")
 
 
@@ -235,7 +235,7 @@ def test_changed_data_change_the_score_as_the_guide_says(write, tmp_path, capsys
     train.run_train(train.TrainOptions("own.py:steps", steps=2, out=tmp_path / "run", json=True))
     before = json.loads(capsys.readouterr().out)
     write(STEPS.replace("torch.sin(2 * x)", "torch.sin(2 * x) + 9"))
-    evaluate.run_evaluate(tmp_path / "run", as_json=True)
+    evaluate.run_evaluate(evaluate.EvaluateOptions(tmp_path / "run", json=True))
     assert json.loads(capsys.readouterr().out)["test_mse"] > before["test_mse"] + 50
 
 
@@ -257,7 +257,7 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
     assert train.run_train(train.TrainOptions("own.py", steps=1, out=out)) == 0
     write(SMALL.replace("nn.Linear(64, 10)", "nn.Linear(64, 10, bias=False)"))
     with pytest.raises(CheckpointError, match=r"does not fit the model of own\.py:small, which"):
-        evaluate.run_evaluate(out / "checkpoint.pt", as_json=False)
+        evaluate.run_evaluate(evaluate.EvaluateOptions(out / "checkpoint.pt"))
     write(SMALL.replace("steps=3", "metric=Metric('error', lambda o, t: o.mean())"))
     with pytest.raises(CheckpointError, match=r"not scored by error, the metric of own\.py:small"):
         train.run_train(train.TrainOptions("own.py", out=out, resume=True))
@@ -267,7 +267,7 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
         train.run_train(train.TrainOptions("own.py", out=out, resume=True))
     os.rename("own.py", "moved.py")
     with pytest.raises(ConfigError, match=r"no file own\.py in .*if it was moved, put it back"):
-        evaluate.run_evaluate(out / "checkpoint.pt", as_json=False)
+        evaluate.run_evaluate(evaluate.EvaluateOptions(out / "checkpoint.pt"))
     with pytest.raises(CheckpointError, match=r"run with task 'own\.py:small', not 'moved\.py"):
         train.run_train(train.TrainOptions("moved.py", out=out, resume=True))
 

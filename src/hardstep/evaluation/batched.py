@@ -65,7 +65,7 @@ class Batched:
         if refused is None:
             # Nothing of the attempt may be alive during the next, hence no work in an `except`.
             try:
-                losses = self._batched(candidates, problem, spans)
+                losses = self._run_tiles(candidates, problem, spans)
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
@@ -103,7 +103,7 @@ class Batched:
         report = partial(self.report, candidates, problem, "")
         return measure_step(candidates, problem, lambda: report)
 
-    def _batched(
+    def _run_tiles(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
     ) -> Tensor:
         run = partial(_run_tile, candidates, problem)

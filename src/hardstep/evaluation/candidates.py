@@ -99,7 +99,7 @@ class Candidates:
         return index.to(offsets.device), offsets
 
     def local(self, span: Span) -> dict[str, LocalChange] | None:
-        """One changed row per tensor and candidate, where a span changes no more than that."""
+        """One changed weight row per tensor and candidate, if a span changes no more."""
         index, offsets = self.coordinates(span)
         return self.subspace.local(self.base, span.block, index, offsets)
 

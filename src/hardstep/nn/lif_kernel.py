@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._C import _functorch
 from torch.autograd import forward_ad
 
-from hardstep.evaluation.fused.compile import compiled, share_out
+from hardstep.evaluation.fused.compile import compile_kernel, share_out
 
 LANES = {torch.float32: 16, torch.float64: 8}
 ELEMENT = {torch.float32: "float", torch.float64: "double"}
@@ -100,7 +100,7 @@ def _constants(dtype: torch.dtype, decay: float, threshold: float) -> Tensor:
 def _run(
     current: Tensor, membrane: Tensor | None, spikes: Tensor, after: Tensor, constants: Tensor
 ) -> None:
-    function = compiled(_text(current.dtype, membrane is None))
+    function = compile_kernel(_text(current.dtype, membrane is None))
     tensors = (constants, current, spikes, after, current if membrane is None else membrane)
     addresses = (ctypes.c_uint64 * 5)(*(tensor.data_ptr() for tensor in tensors))
     place, num = ctypes.addressof(addresses), current.numel()

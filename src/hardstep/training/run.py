@@ -90,6 +90,16 @@ class Metric:
     higher_is_better: bool = False
     percent: bool = False
 
+    @property
+    def sign(self) -> float:
+        """Times this, more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def factor(self) -> float:
+        """From a score to what is shown of it."""
+        return 100.0 if self.percent else 1.0
+
     def format(self, value: float) -> str:
         """A score, for reading."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
