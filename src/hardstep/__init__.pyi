@@ -1,4 +1,4 @@
-"""The public names: what a user starts with. Each room has more of its kind."""
+"""The public names: what a user starts with. Each package (`hardstep.solvers`, …) has more."""
 
 from . import data as data
 from . import maxsat as maxsat
@@ -6,20 +6,15 @@ from . import nn as nn
 from . import tasks as tasks
 from .errors import ConfigError as ConfigError
 from .errors import HardstepError as HardstepError
-from .errors import NonFiniteLossError as NonFiniteLossError
-from .errors import ObjectiveError as ObjectiveError
 from .evaluation import Batched as Batched
 from .evaluation import Candidates as Candidates
 from .evaluation import Incremental as Incremental
 from .evaluation import OneByOne as OneByOne
 from .geometry import Biased as Biased
-from .geometry import Jitter as Jitter
 from .geometry import Orthoplex as Orthoplex
 from .geometry import Simplex as Simplex
-from .optim import Absorb as Absorb
 from .optim import AskTell as AskTell
 from .optim import Momentum as Momentum
-from .optim import PlanReuse as PlanReuse
 from .optim import PolyStep as PolyStep
 from .optim import Rule as Rule
 from .optim import Settings as Settings
@@ -33,7 +28,6 @@ from .schedules import Linear as Linear
 from .schedules import TimesTemperature as TimesTemperature
 from .solvers import RowSoftmax as RowSoftmax
 from .solvers import Sinkhorn as Sinkhorn
-from .solvers import Standardized as Standardized
 from .subspaces import Full as Full
 from .subspaces import LayerWise as LayerWise
 from .subspaces import LowRank as LowRank

@@ -249,7 +249,9 @@ SEARCHES = {
     "need one number of variables, got {'dim': 3, 'x0': 2}": {"dim": 3, "x0": [0.0, 0.0]},
     "need one number of variables, got {'dim': 0}": {"dim": 0},
     "every bound must have low < high, got": {"bounds": [(0.0, 1.0), (2.0, 2.0)]},
-    "bounds must be a .low, high. pair per variable": {"bounds": [(0.0, 1.0, 2.0)]},
+    "bounds must be a .low, high. pair, or one per variable": {"bounds": [(0.0, 1.0, 2.0)]},
+    "bounds .0.0, 1.0. of all variables need dim or x0": {"bounds": (0.0, 1.0)},
+    "every bound must have low < high, got .1.0, 0.0.": {"dim": 3, "bounds": (1.0, 0.0)},
     "x0 must be finite and within the bounds, got .3.0.": {"x0": [3.0], "bounds": [(0.0, 1.0)]},
     "x0 must be finite and within the bounds, got .nan.": {"x0": [math.nan]},
     "x0 must be finite and within the bounds, got .inf.": {"x0": [math.inf]},
@@ -279,7 +281,7 @@ def test_searches_that_make_no_sense_are_refused(sentence):
 # -- other settings -----------------------------------------------------------------------------
 
 
-def test_settings_of_ones_own_are_followed():
+def test_a_users_settings_are_followed():
     settings = Settings(
         subspace=Full(),
         polytope=Orthoplex(3),
@@ -430,14 +432,18 @@ def test_on_a_plateau_the_radius_doubles_until_an_edge_is_found():
 
 
 def test_a_finished_basin_is_left_from_the_best_point_with_a_wide_radius():
-    def two_basins(x):  # the start is the bottom of the shallow one
+    def two_basins(x):  # the start is in the shallow one
         return np.minimum(np.abs(x).sum(axis=-1) + 1.0, np.abs(x - 6.0).sum(axis=-1))
 
-    es = Search(x0=np.zeros(2), max_evals=20_000)
+    es = Search(x0=np.array([0.5, -0.25]), max_evals=20_000)
     radii = []
     while es.best.loss > 0.5 and not es.should_stop:
         radii.append(es.radius)
+        before = es.restarts
         es.tell(two_basins(es.ask()))
+        if es.restarts > before:
+            assert np.array_equal(es.mean, es.best.x)
+            assert es.radius >= 1
     assert es.restarts >= 1
     assert min(radii) < 1e-7
     assert es.best.loss <= 0.5

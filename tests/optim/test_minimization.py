@@ -14,7 +14,6 @@ from hardstep.solvers import Greedy
 from hardstep.subspaces import Full
 
 DIM = 20
-SEEDS = (0, 1, 2)
 
 
 def sphere(x):
@@ -47,7 +46,7 @@ def squared_steps(x):
     return (STEEP * np.floor(4 * np.abs(x - 0.7)) ** 2).sum(axis=-1)
 
 
-def found(f, start, max_evals, seeds=SEEDS):
+def found(f, start, max_evals, seeds=(0,)):
     results = [minimize(f, start, max_evals=max_evals, seed=s, vectorized=True) for s in seeds]
     for result in results:
         assert result.nfev <= max_evals
@@ -74,7 +73,7 @@ def test_rastrigin_falls_from_491_below_40_in_60_000_evaluations():
     assert found(rastrigin, start, 60_000).max() <= 40  # measured: 18 to 25
 
 
-# -- rivals -------------------------------------------------------------------------------------
+# -- baselines ----------------------------------------------------------------------------------
 
 
 def random_search(f, starts, num_evals, sigma, decay, rng):
@@ -101,13 +100,13 @@ def spsa(f, starts, num_evals, a, c, rng):
     return np.minimum(best, f(x))
 
 
-def best_of_nine(f, rival, first, second, start, num_evals, num_seeds):
+def best_of_nine(f, baseline, first, second, start, num_evals, num_seeds):
     """The lowest median over seeds among all pairs of the two settings."""
     pairs = np.array([(one, two) for one in first for two in second])
     settings = np.repeat(pairs, num_seeds, axis=0)
     starts = np.tile(start, (len(settings), 1))
     rng = np.random.default_rng(0)
-    losses = rival(f, starts, num_evals, *settings.T, rng)
+    losses = baseline(f, starts, num_evals, *settings.T, rng)
     return np.median(losses.reshape(len(pairs), num_seeds), axis=1).min()
 
 
@@ -121,7 +120,7 @@ def best_of_nine(f, rival, first, second, start, num_evals, num_seeds):
     ],
 )
 def test_on_a_staircase_the_loss_is_at_most_half_of_random_search_and_spsa(f, num_evals, gains):
-    """Ours is not tuned; each rival has the best of nine settings for this very function."""
+    """Ours is not tuned; each baseline has the best of nine settings for this very function."""
     start = 3.0 + 0.1 * np.arange(DIM) / DIM
     ours = np.median(found(f, start, num_evals, seeds=range(10)))
     searched = best_of_nine(
@@ -193,6 +192,16 @@ def test_no_point_leaves_the_bounds_and_an_optimum_on_one_is_found():
     assert result.fun == pytest.approx(0.25 + 25, abs=1e-5)
 
 
+def test_a_pair_bounds_every_variable_and_two_pairs_bound_two():
+    def search(dim, bounds):
+        found = minimize(lambda x: sphere(x - 9.0), np.ones(dim), bounds=bounds, max_evals=300)
+        return found.x.tolist(), found.fun
+
+    for dim in (1, 2, 3):
+        assert search(dim, (0.5, 4.0)) == search(dim, [(0.5, 4.0)] * dim)
+    assert search(2, ((0.0, 2.0), (0.5, 4.0)))[0] == pytest.approx([2.0, 4.0], abs=0.05)
+
+
 def test_the_scale_is_the_radius_of_the_first_look():
     seen = []
     minimize(lambda x: seen.append(x) or 0.0, [10.0, 20.0], scale=[0.1, 5.0], max_evals=4)
@@ -206,7 +215,7 @@ def test_a_region_where_the_function_fails_is_survived(bad):
     def f(x):
         return bad if x[0] > 1.2 else sphere(x - 1.0)
 
-    result = minimize(f, np.zeros(4), max_evals=4000, seed=1)
+    result = minimize(f, np.zeros(4), max_evals=1500, seed=1)
     assert result.success
     assert result.fun < 1e-4
     assert result.x[0] <= 1.2
@@ -337,7 +346,7 @@ def test_a_start_outside_the_bounds_is_refused():
         minimize(sphere, [3.0], bounds=[(0.0, 1.0)])
 
 
-def test_settings_of_ones_own_replace_the_search():
+def test_a_users_settings_replace_the_search():
     settings = Settings(
         subspace=Full(),
         polytope=Orthoplex(4),

@@ -1,8 +1,11 @@
 """Everything `PolyStep` refuses, and the sentence it does so with."""
 
+import inspect
 import math
+from dataclasses import fields
 from functools import partial
 
+import mypy.api
 import pytest
 import torch
 from torch import nn
@@ -21,20 +24,20 @@ def frozen():
 
 
 SETTINGS = {
-    "unknown setting 'temprature'; the settings are jitter, ": {"temprature": 1.0},
-    "temperature must be > 0 and finite, got 0": {"temperature": 0.0},
-    "temperature must be > 0 and finite, got -2": {"temperature": -2.0},
-    "temperature must be > 0 and finite, got nan": {"temperature": math.nan},
+    "unknown setting 'temprature'; did you mean 'temperature'": {"temprature": 1.0},
+    "temperature must be a number > 0 and finite, got 0": {"temperature": 0.0},
+    "temperature must be a number > 0 and finite, got -2": {"temperature": -2.0},
+    "temperature must be a number > 0 and finite, got nan": {"temperature": math.nan},
     "temperature must be a number or a schedule, got 'hot'": {"temperature": "hot"},
     r"step_radius needs a unit: write Length\(5.0\) for a length or Times": {"step_radius": 5.0},
     r"probe_radius needs a unit: write Length\(1\)": {"probe_radius": 1},
-    "probe_radius must be > 0 and finite, got 0": {"probe_radius": Length(0.0)},
+    "probe_radius must be a number > 0 and finite, got 0": {"probe_radius": Length(0.0)},
     "num_probes must be a whole number >= 1, got 0": {"num_probes": 0},
     "num_probes must be a whole number >= 1, got 1.5": {"num_probes": 1.5},
     r"subspace must be an object such as RowWise\(rank=8\), got 8": {"subspace": 8},
     r"subspace must be an object such as RowWise\(rank=8\), got <class": {"subspace": RowWise},
     r"polytope must be an object such as Simplex\(8\), got 'simplex'": {"polytope": "simplex"},
-    r"rotation must be an object such as Haar\(\), got None": {"rotation": None},
+    r"rotation must be an object such as Haar\(\), got 0": {"rotation": 0},
     r"solver must be an object such as RowSoftmax\(\), got 'softmax'": {"solver": "softmax"},
     r"jitter must be an object such as Jitter\(probe=Mollifier": {"jitter": 0.05},
     "nonfinite must be 'worst' or 'raise', got 'ignore'": {"nonfinite": "ignore"},
@@ -74,9 +77,37 @@ def test_settings_and_evaluator_of_another_kind_are_refused():
         RowWise(rank=2.5)
 
 
+def test_every_setting_is_an_argument_with_its_type():
+    for function in (PolyStep, Settings.changed):
+        given = inspect.signature(function).parameters.values()
+        named = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
+        assert named[:11] == [field.name for field in fields(Settings)]
+        assert named[11:] in ([], ["evaluator", "seed"])
+        annotations = {p.name: p.annotation for p in given}
+        for field in fields(Settings):
+            assert annotations[field.name] == field.type | None, field.name
+
+
+@pytest.mark.slow
+def test_type_checkers_refuse_wrong_types_and_unknown_names(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\nfrom hardstep import PolyStep, Length\n"
+        "model = torch.nn.Linear(2, 2)\n"
+        "PolyStep(model, step_radius=Length(0.1), num_probes=2)\n"
+        "PolyStep(model, step_radius=0.1)\n"
+        "PolyStep(model, temprature=0.1)\n"
+        "PolyStep(model).settings.changed(num_probes='two')\n"
+    )
+    found, _, _ = mypy.api.run([str(program), "--no-error-summary"])
+    assert [line.split(":")[1] for line in found.splitlines() if ": error:" in line] == list("567")
+
+
 def test_a_preset_can_be_changed_field_by_field():
     opt = PolyStep(Net(), Settings(temperature=3.0, num_probes=2), num_probes=4, subspace=Full())
     assert (opt.settings.temperature, opt.settings.num_probes) == (3.0, 4)
+    with pytest.raises(ConfigError, match=r"rotation must be an object such as Haar\(\), got None"):
+        Settings(rotation=None)
 
 
 def test_a_scheduled_temperature_or_radius_that_reaches_zero_stops_the_run_at_that_step():

@@ -373,12 +373,12 @@ class SomeSteady(Scripted):
         self.asked = []
 
     def losses(self, candidates):
-        losses = super().losses(candidates).reshape(len(candidates.rows), -1)
+        losses = super().losses(candidates).reshape(len(candidates.asked), -1)
         always = torch.linspace(0.2, 0.9, losses.shape[1]).double()
-        for row, particle in enumerate(candidates.rows.tolist()):
+        for row, particle in enumerate(candidates.asked.tolist()):
             if particle in (1, 4):
                 losses[row] = always * (1 + particle)
-        self.asked.append(candidates.rows.tolist())
+        self.asked.append(candidates.asked.tolist())
         return losses.flatten()
 
 
@@ -480,12 +480,14 @@ BAD = {
     r"Momentum: beta must be in \[0, 1\), got 1.0": lambda: Momentum(1.0),
     r"Momentum: beta must be in \[0, 1\), got -0.1": lambda: Momentum(-0.1),
     r"WeightDecay: rate must be in \[0, 1\), got 2": lambda: WeightDecay(2),
-    "PlanReuse: every must be at least 1, got 0": lambda: PlanReuse(0),
+    "PlanReuse: every must be a whole number >= 1, got 0": lambda: PlanReuse(0),
     r"PlanReuse: ema must be in \[0, 1\), got 1.0": lambda: PlanReuse(3, ema=1.0),
     "PlanReuse: limit must be > 1, got 1.0": lambda: PlanReuse(3, limit=1.0),
-    "Absorb: every must be at least 1, got 0": lambda: Absorb(0),
-    "AdaptiveProbes: tolerance must be >= 0, got -1": lambda: AdaptiveProbes(tolerance=-1),
-    "AdaptiveProbes: max_age must be at least 1, got 0": lambda: AdaptiveProbes(max_age=0),
+    "Absorb: every must be a whole number >= 1, got 0": lambda: Absorb(0),
+    "AdaptiveProbes: tolerance must be a number >= 0 and finite, got -1": lambda: AdaptiveProbes(
+        tolerance=-1
+    ),
+    "AdaptiveProbes: max_age must be a whole number >= 1, got 0": lambda: AdaptiveProbes(max_age=0),
 }
 
 
@@ -503,7 +505,7 @@ def test_a_scheduled_momentum_out_of_range_is_refused_at_its_step():
         opt.step(objective=Scripted())
 
 
-def test_a_rule_of_ones_own_is_a_subclass_with_a_state():
+def test_a_users_rule_is_a_subclass_with_a_state():
     class Clip(Rule):
         """Moves of unit length at most, counting how many were longer."""
 

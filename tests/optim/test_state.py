@@ -19,15 +19,14 @@ from hardstep.optim import (
     WeightDecay,
     WeightMomentum,
 )
-from hardstep.optim.differences import differences
-from hardstep.optim.settings import describe
+from hardstep.optim.settings import describe, list_differences
 from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
 from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, RowWise, Sketch
 
 from .toys import Net, batch, mse, parameters, staircase, tiny
 
-STEPS = 12
+STEPS = 8
 RULES = (
     Momentum(Linear(0.3, 0.9, STEPS)),
     WeightDecay(0.01),
@@ -36,11 +35,8 @@ RULES = (
     # Losses of two batches differ by less than this, so that rows are reused now and then.
     AdaptiveProbes(tolerance=0.2, max_age=2),
 )
-SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in range(len(RULES) + 1)))
-
-
-def names(rules):
-    return "+".join(type(rule).__name__ for rule in rules) or "no rules"
+# Of every four rules, each combination of present and absent is among these.
+SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in (0, 2, 4)))
 
 
 def through_disk(state):
@@ -89,7 +85,7 @@ def assert_survives_interruption(changes, activation=staircase):
 @pytest.mark.parametrize(
     "rules", SUBSETS, ids=lambda rules: "+".join(type(r).__name__ for r in rules)
 )
-def test_every_combination_of_rules_survives_interruption(rules):
+def test_every_combination_of_four_rules_survives_interruption(rules):
     opt = assert_survives_interruption({"rules": rules, "rotation": Biased()})
     if any(isinstance(rule, AdaptiveProbes | PlanReuse) for rule in rules):
         assert opt.evaluations < STEPS * opt.evaluations_per_step  # something was reused
@@ -202,12 +198,12 @@ def test_only_the_innermost_fields_that_differ_are_named():
     now = Settings(
         step_radius=Length(Cosine(0.25, 0.0075, 12)), rules=(Momentum(0.9), WeightDecay(0.1))
     )
-    assert differences(describe(saved), describe(now)) == [
+    assert list_differences(describe(saved), describe(now)) == [
         "step_radius.value.steps: 4 → 12",
         "rules[0].beta: 0.5 → 0.9",
     ]
-    assert differences("A(x=1, y=B(z=2))", "A(y=B(z=3))") == ["x: 1 → absent", "y.z: 2 → 3"]
-    assert differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
+    assert list_differences("A(x=1, y=B(z=2))", "A(y=B(z=3))") == ["x: 1 → absent", "y.z: 2 → 3"]
+    assert list_differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
 
 
 class Halving:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from hardstep.evaluation import Candidates
 from hardstep.geometry import Simplex
-from hardstep.optim import PolyStep
+from hardstep.optim import PolyStep, Proposal
 from hardstep.schedules import Length
 from hardstep.subspaces import RowWise
 
@@ -69,6 +69,14 @@ def stacked_loss(tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
     hidden = torch.tanh(torch.einsum("bi,nhi->nbh", x, w) + b[:, None])
     out = torch.einsum("nbh,noh->nbo", hidden, v) + c[:, None]
     return ((out - y) ** 2).mean(dim=(1, 2))
+
+
+def parameters_at(opt: PolyStep, proposal: Proposal, *index: int) -> dict[str, Tensor]:
+    """The searched tensors at the probe (particle, vertex, probe)."""
+    offsets = torch.zeros_like(proposal.directions[:, 0])
+    offsets[index[0]] = proposal.probes[index]
+    changes = opt.subspace.expand(opt.particles.to_coordinates(offsets))
+    return {name: tensor.detach() + changes[name] for name, tensor in opt.tensors.items()}
 
 
 mse = functional.mse_loss

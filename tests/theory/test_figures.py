@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from hardstep.theory import curves
+from hardstep.theory import figures
 from hardstep.theory.figures import BLUE, FIGURES
-from hardstep.theory.primitives import best_axis_overlap
 from hardstep.theory.report import COLUMNS
+from hardstep.theory.spheres import best_axis_overlap
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "theory_page.py"
-COSTLY = ("remainders", "occupancy", "drifts", "excursions", "amplitudes", "ghost_steps")
-COMPUTED = {name: cache(getattr(curves, name)) for name in (*COSTLY, "ghost_means", "flat_pairs")}
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pages" / "theory.py"
+TABULATED = {name: cache(f) for name, f in vars(figures).items() if name.startswith("tabulate_")}
 
 
 @pytest.fixture(autouse=True)
 def _computed_once(monkeypatch):
-    for name, function in COMPUTED.items():
-        monkeypatch.setattr(curves, name, function)
+    for name, function in TABULATED.items():
+        monkeypatch.setattr(figures, name, function)
 
 
 def orders(found):
@@ -29,75 +28,75 @@ def orders(found):
 
 class TestCurves:
     def test_gradient_and_curvature_blow_up_where_the_loss_jumps(self):
-        gradients, curvatures = curves.blow_up()
+        gradients, curvatures = figures.tabulate_blow_up()
         assert gradients["step"].order == pytest.approx(-1, abs=1e-9)
         assert curvatures["step"].order == pytest.approx(-2, abs=1e-9)
         assert gradients["uneven step"].order == pytest.approx(-1, abs=0.05)
         assert curvatures["uneven step"].order == pytest.approx(-2, abs=0.05)
 
     def test_without_a_jump_both_are_one_order_lower(self):
-        gradients, curvatures = curves.blow_up()
+        gradients, curvatures = figures.tabulate_blow_up()
         assert gradients["|x|, no jump"].order == pytest.approx(0, abs=1e-6)
         assert curvatures["|x|, no jump"].order == pytest.approx(-1, abs=1e-6)
 
     @pytest.mark.parametrize("dim", [2, 3, 4])
     def test_both_gradients_rise_by_the_jump_in_total(self, dim):
-        for curve in curves.two_gradients(dim).values():
+        for curve in figures.tabulate_gradients(dim).values():
             rise = (curve.y.sum() - curve.y[0] / 2) * curve.x[1]
             assert rise == pytest.approx(0.5, abs=1e-3)
             assert curve.y[-1] == 0
 
     def test_tail_gradient_is_larger_at_the_jump_and_smaller_far_from_it(self):
-        found = curves.two_gradients(3)
+        found = figures.tabulate_gradients(3)
         tail, probe = found["tail kernel"], found["probe law"]
         assert tail.y[0] / probe.y[0] == pytest.approx(1.438, abs=1e-3)
         assert tail.y[50] < probe.y[50]
 
     def test_remainder_is_cubic_on_the_simplex_by_its_average_only(self):
-        pointwise, averaged = curves.remainders()
+        pointwise, averaged = figures.tabulate_remainders()
         assert orders(pointwise) == pytest.approx([3, 3, 0, 2, 2, 0], abs=0.05)
         assert orders(averaged) == pytest.approx([3, 3, 0, 3, 3, 0], abs=0.05)
 
     def test_descent_is_near_walls_in_proportion_to_the_tube_and_below_the_bound(self):
-        found = curves.occupancy()
+        found = figures.tabulate_occupancy()
         assert found["descent"].order == pytest.approx(1, abs=0.06)
         assert found["descent"].y == pytest.approx(found["descent"].x, rel=0.12)
         assert (found["descent"].y < found["bound"].y).all()
         assert found["swing"].y == pytest.approx(1 / 1.1, abs=2e-3)
 
     def test_conditioning_weakens_the_drift(self):
-        for curve in curves.drifts().values():
+        for curve in figures.tabulate_drifts().values():
             assert curve.y[0] == pytest.approx(-best_axis_overlap(4), abs=0.003)
             assert (np.diff(curve.y) > 0).all()
             assert curve.y[-1] < -0.2
 
     def test_excursions_follow_their_laws(self):
-        assert orders(curves.excursions()) == pytest.approx([0.5, 0.0, -0.6], abs=0.03)
+        assert orders(figures.tabulate_excursions()) == pytest.approx([0.5, 0.0, -0.6], abs=0.03)
 
     def test_stationary_amplitude_is_that_of_the_closed_form(self):
-        found = curves.amplitudes()
+        found = figures.tabulate_amplitudes()
         simulated, exact = found["simulated"], found["closed form"]
         assert simulated.y == pytest.approx(np.interp(simulated.x, exact.x, exact.y), rel=0.01)
 
     def test_violation_falls_with_the_penalty_and_ends_as_its_square(self):
-        curve = curves.violation()
+        curve = figures.tabulate_violation()
         assert (np.diff(curve.y) < 0).all()
         assert curve.order == pytest.approx(-1.379, abs=0.01)
         assert curve.last_order == pytest.approx(-2, abs=0.02)
 
     def test_ghost_steps_grow_with_the_penalty_unless_all_rows_are_constant(self):
-        *alive, frozen = curves.ghost_steps().values()
+        *alive, frozen = figures.tabulate_ghost_steps().values()
         assert all((np.diff(curve.y) > 0).all() for curve in alive)
         assert [curve.y[-1] for curve in alive] == pytest.approx([0.735, 0.258, 0.208], abs=2e-3)
         assert np.abs(frozen.y).max() < 1e-14
 
     def test_uniform_rotations_average_a_ghost_step_out(self):
-        found = curves.ghost_means()
+        found = figures.tabulate_ghost_means()
         assert found["uniform"].order == pytest.approx(-0.5, abs=0.05)
         assert found["biased"].y[-1] == pytest.approx(1 / 3, abs=0.01)
 
     def test_flat_pairs_follow_their_laws(self):
-        found, laws = curves.flat_pairs()
+        found, laws = figures.tabulate_flat_pairs()
         for name, curve in found.items():
             law = np.interp(np.log(curve.x), np.log(laws[name].x), laws[name].y)
             assert curve.y == pytest.approx(law, abs=0.045)

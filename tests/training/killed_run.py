@@ -1,6 +1,7 @@
 """Run as a script: trains in forked children that are killed, and says how it ended.
 
-Usage: killed_run.py FOLDER KILLS. With KILLS = 0 the run is left alone. Prints one JSON line.
+Usage: killed_run.py FOLDER KILLS. Trains twice, once left alone and once killed so many times, and
+prints one JSON line for each.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ import hardstep
 from hardstep.training import JsonlLog, Validation
 from tests.training.small import SETTINGS, batches, examples
 
-STEPS = 1200
+STEPS = 240
 
 
 def train(folder: Path) -> None:
@@ -35,7 +36,7 @@ def train(folder: Path) -> None:
     hardstep.fit(
         net,
         DataLoader(TensorDataset(*examples()), batch_size=32, shuffle=True),
-        Validation(batches(num=32), every=50),
+        Validation(batches(num=32), every=10),
         optimizer=hardstep.PolyStep(net, SETTINGS, seed=3),
         steps=STEPS,
         callbacks=[JsonlLog(folder / "log.jsonl")],
@@ -44,9 +45,18 @@ def train(folder: Path) -> None:
     )
 
 
-def main() -> None:
+def wait_for_steps(child: int, log: Path, num: int) -> None:
+    """Until the session has changed its log so many times, or has ended."""
+    sizes: set[int] = set()
+    running = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while len(sizes) <= num and os.waitid(os.P_PID, child, running) is None:
+        sizes.add(log.stat().st_size if log.exists() else 0)
+        time.sleep(0.001)
+
+
+def end_of(folder: Path, kills: int) -> dict:
     """Fork, kill at a random moment, repeat, then let it finish."""
-    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+    folder.mkdir()
     moments = random.Random(0)
     killed = 0
     while True:
@@ -55,7 +65,8 @@ def main() -> None:
             train(folder)
             os._exit(0)
         if killed < kills:
-            time.sleep(moments.uniform(0.05, 0.35))
+            wait_for_steps(child, folder / "log.jsonl", moments.randrange(12))
+            time.sleep(moments.uniform(0, 0.02))
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
         if os.WIFSIGNALED(status):
@@ -67,19 +78,16 @@ def main() -> None:
     saved = torch.load(folder / "run.pt", weights_only=True)
     weights = b"".join(t.numpy().tobytes() for t in saved["model"].values())
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    print(
-        json.dumps(
-            {
-                "killed": killed,
-                "weights": hashlib.sha256(weights).hexdigest(),
-                "step": saved["optimizer"]["step"],
-                "history": [row[:3] for row in saved["history"]],
-                "logged": [row["step"] for row in lines if row["event"] == "step"],
-            }
-        )
-    )
+    return {
+        "killed": killed,
+        "weights": hashlib.sha256(weights).hexdigest(),
+        "step": saved["optimizer"]["step"],
+        "history": [row[:3] for row in saved["history"]],
+        "logged": [row["step"] for row in lines if row["event"] == "step"],
+    }
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    for name, kills in (("calm", 0), ("harried", int(sys.argv[2]))):
+        print(json.dumps(end_of(Path(sys.argv[1]) / name, kills)))

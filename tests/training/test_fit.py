@@ -86,12 +86,17 @@ def loader(seed):
     return DataLoader(dataset, batch_size=32, shuffle=True)
 
 
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return fitted(loader(0), steps=9, valid=Validation(batches(num=32), ACCURACY, every=2))
+
+
 @pytest.mark.parametrize("stop", [1, 2, 3, 5, 7])
-def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop):
+def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, uninterrupted):
     """Mid-epoch too: an epoch has three batches, shuffled by the loader."""
     path = tmp_path / "run.pt"
     options = {"valid": Validation(batches(num=32), ACCURACY, every=2), "checkpoint": path}
-    whole, expected = fitted(loader(0), steps=9, valid=options["valid"])
+    whole, expected = uninterrupted
     net, first = fitted(loader(0), steps=9, callbacks=[Spy(interrupt_at=stop)], **options)
     assert first.stopped == "interrupted"
     assert first.steps == stop
@@ -141,7 +146,7 @@ def test_a_new_run_does_not_replace_a_saved_one(tmp_path):
     path = tmp_path / "run.pt"
     fitted(steps=3, checkpoint=path)
     before = path.read_bytes()
-    sentence = r"run.pt holds a run already; go on with it with resume=True, name another path, or"
+    sentence = r"run.pt holds a run already; resume it with resume=True, name another path, or"
     for checkpoint in (path, hardstep.Checkpoint(str(path))):
         with pytest.raises(CheckpointError, match=sentence):
             fitted(steps=1, checkpoint=checkpoint)

@@ -1,40 +1,26 @@
 """`hardstep theory`: run the checks, print one line each, and exit 0 only if all are sound."""
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 
 from hardstep._checks import suggest
 from hardstep._files import check_writable, provenance, replacing
+from hardstep.cli.options import TheoryOptions
 from hardstep.errors import ConfigError
-from hardstep.theory import checks, report
-from hardstep.theory.suite import Check, Run, judged
-
-
-@dataclass(frozen=True)
-class TheoryOptions:
-    """The arguments of the command."""
-
-    full: bool = False
-    only: str = ""
-    trained: bool = False
-    seed: int = 0
-    json: Path | None = None
-    html: Path | None = None
+from hardstep.theory import Check, Setup, judge, load_checks, report
 
 
 def run_theory(options: TheoryOptions) -> int:
     """Run, print, write; returns the exit code."""
-    wanted = select(checks(), options.only, options.trained)
+    wanted = select(load_checks(), options.only, options.trained)
     for path, option in ((options.json, "--json"), (options.html, "--html")):
         if path is not None:
             check_writable(path, option)
-    run = Run(options.seed, quick=not options.full, trained=options.trained)
+    setup = Setup(options.seed, quick=not options.full)
     outcomes = []
-    for outcome in judged(wanted, run):
-        outcomes.append(outcome)
-        print(report.line(outcome), flush=True)
-    print(report.summary(outcomes))
+    for check in wanted:
+        outcomes.append(judge(check, setup))
+        print(report.format_line(outcomes[-1]), flush=True)
+    print(report.summarize(outcomes))
     source = provenance()
     if options.json is not None:
         rows = [outcome.as_dict() for outcome in outcomes]
@@ -42,7 +28,7 @@ def run_theory(options: TheoryOptions) -> int:
             temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
         with replacing(options.html) as temporary:
-            temporary.write_text(report.page(outcomes, str(source["command"])))
+            temporary.write_text(report.write_page(outcomes, str(source["command"])))
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
 
@@ -56,7 +42,7 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     names = {check.id for check in known} | {check.group for check in known}
     wanted = {name.strip() for name in only.split(",")}
     for name in sorted(wanted - names):
-        hint = suggest(name, sorted(names), f"groups are {_groups(known)}")
+        hint = suggest(name, sorted(names), f"groups are {_list_groups(known)}")
         raise ConfigError(f"--only: there is no check or group {name!r}; {hint}")
     return [
         check
@@ -65,5 +51,5 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     ]
 
 
-def _groups(known: list[Check]) -> str:
+def _list_groups(known: list[Check]) -> str:
     return ", ".join(sorted({check.group for check in known}))

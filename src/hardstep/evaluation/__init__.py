@@ -1,21 +1,23 @@
 """Losses of candidates: objectives, evaluators and the candidates themselves."""
 
 from hardstep.evaluation.batched import Batched
-from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation
-from hardstep.evaluation.goals import goal_of
-from hardstep.evaluation.incremental import Incremental
 from hardstep.evaluation.objectives import (
+    ClosureObjective,
     Evaluator,
+    FunctionObjective,
     LossFunction,
     ModelObjective,
     Objective,
     Problem,
     call_model,
+    check_loss_fn,
+    make_objective,
 )
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolated
+from hardstep.evaluation.tiers import Incremental
 
 __all__ = [
     "Batched",
@@ -32,6 +34,7 @@ __all__ = [
     "Problem",
     "Span",
     "call_model",
-    "goal_of",
+    "check_loss_fn",
     "isolated",
+    "make_objective",
 ]

@@ -1,29 +1,35 @@
-"""The optimizer and what it is made of."""
+"""The optimizer and what it is made of; `diagnose` and `quantities` for when it does not move."""
 
-from hardstep.optim import presets
+from hardstep.optim import presets, quantities
 from hardstep.optim.ask_tell import AskTell, SuccessRadius
-from hardstep.optim.coverage import Condition, Coverage, Statistics
+from hardstep.optim.coverage import Condition, Coverage
+from hardstep.optim.diagnosis import Diagnosis, diagnose
 from hardstep.optim.minimize import MinimizeResult, minimize
 from hardstep.optim.polystep import PolyStep
-from hardstep.optim.report import StepReport
+from hardstep.optim.report import Statistics, StepReport
 from hardstep.optim.rules import (
     Absorb,
     AdaptiveProbes,
+    Context,
+    FullDecay,
     Momentum,
     PlanReuse,
+    Reuse,
     Rule,
     WeightDecay,
+    WeightMomentum,
 )
 from hardstep.optim.settings import Settings
 from hardstep.optim.step import Proposal, Reach, advance, propose
-from hardstep.optim.weight_rules import FullDecay, WeightMomentum
 
 __all__ = [
     "Absorb",
     "AdaptiveProbes",
     "AskTell",
     "Condition",
+    "Context",
     "Coverage",
+    "Diagnosis",
     "FullDecay",
     "MinimizeResult",
     "Momentum",
@@ -31,6 +37,7 @@ __all__ = [
     "PolyStep",
     "Proposal",
     "Reach",
+    "Reuse",
     "Rule",
     "Settings",
     "Statistics",
@@ -39,7 +46,9 @@ __all__ = [
     "WeightDecay",
     "WeightMomentum",
     "advance",
+    "diagnose",
     "minimize",
     "presets",
     "propose",
+    "quantities",
 ]

@@ -12,19 +12,19 @@ is used.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from hardstep._checks import is_number
 from hardstep.errors import CheckpointError, ConfigError, ObjectiveError
 from hardstep.geometry import Simplex
 from hardstep.optim.polystep import PolyStep
 from hardstep.optim.rules import Momentum, PlanReuse
 from hardstep.optim.settings import Settings
-from hardstep.optim.variables import Bounds, Vector, variables
+from hardstep.optim.variables import Bounds, Vector, read_variables
 from hardstep.schedules import Length
 from hardstep.solvers import RowSoftmax, Standardized
 from hardstep.subspaces import Full
@@ -81,7 +81,8 @@ class AskTell:
         x0: Where to start; the middle of the bounds, or zero.
         scale: Starting radius where there are no bounds, a number or one per variable; with
             bounds it is a quarter of their width.
-        bounds: A (low, high) pair per variable; points never leave it. Infinite ends are fine.
+        bounds: A (low, high) pair for all variables, or one pair per variable; points never leave
+            it. Infinite ends are fine.
         max_evals: Budget, 1,000 per variable by default.
         target: `should_stop` once a loss is at most this.
         settings: Plain PolyStep with these instead of the defaults, in units of the scale:
@@ -103,10 +104,10 @@ class AskTell:
         radius: SuccessRadius | None = None,
         seed: int = 0,
     ) -> None:
-        self._variables = variables(dim, x0, scale, bounds)
+        self._variables = read_variables(dim, x0, scale, bounds)
         self.dim = len(self._variables.start)
         self.max_evals = _budget(max_evals, self.dim)
-        if target is not None and (not isinstance(target, Real) or math.isnan(target)):
+        if target is not None and (not is_number(target) or math.isnan(target)):
             raise ConfigError(f"AskTell: target must be a number, got {target!r}")
         self.target = target
         self._follow = radius if settings or radius else SuccessRadius()
@@ -194,7 +195,7 @@ class AskTell:
         losses[self._proposal.rows] = told
         self.optimizer.advance(self._proposal, losses)
         landed = self.mean
-        if self._follow is None:  # plain steps: stay within the bounds and go on
+        if self._follow is None:  # plain steps: stay within the bounds
             step = (landed - self._center.x) / (self.radius * self._variables.scale)
             self._units.copy_(torch.from_numpy(step))
             self._new_generation()
@@ -249,7 +250,7 @@ class AskTell:
     # -- saving -------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, half-told generations included."""
+        """Everything needed to resume, half-told generations included."""
         points = {"best": self.best, "center": self._center, "probe": self._probe}
         return {
             "optimizer": self.optimizer.state_dict(),
@@ -265,7 +266,7 @@ class AskTell:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state; start, scale and bounds must be the same.
+        """Resume from a saved state; start, scale and bounds must be the same.
 
         Raises:
             CheckpointError: It belongs to another search, or is no state of one.
@@ -296,7 +297,7 @@ class AskTell:
 def _budget(max_evals: int | None, dim: int) -> int:
     if max_evals is None:
         return EVALS_PER_DIM * dim
-    if not isinstance(max_evals, Real) or not 1 <= max_evals < math.inf:
+    if not is_number(max_evals) or not 1 <= max_evals < math.inf:
         raise ConfigError(f"AskTell: max_evals must be at least 1, got {max_evals!r}")
     return int(max_evals)
 

@@ -2,72 +2,30 @@
 
 The theorem (paper, Assumption "Standing hypotheses") asks for eight conditions:
 
-    i     centred frame of unit vertices, d_p ≥ 2      v     flat ε, Σ r_s = ∞, Σ r_s² < ∞
+    i     centered frame of unit vertices, d_p ≥ 2     v     flat ε, Σ r_s = ∞, Σ r_s² < ∞
     ii    independent uniform rotations                vi    iterates stay in a compact set
     iii   orthonormal projection                       vii   finite coupling constants
     iv    smooth symmetric jitter on both radii        viii  softmax close to linear
 
 i–v are settings and decided here; vi and half of vii are assumptions about the loss; viii is
-measured while the run goes on.
+measured during the run.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
 from hardstep.geometry import Haar
-from hardstep.optim.report import StepReport
+from hardstep.optim.report import Statistics
 from hardstep.optim.settings import Settings
 from hardstep.schedules import Constant, Cosine, Geometric, Linear, PowerDecay, Schedule
 from hardstep.solvers import RowSoftmax
 from hardstep.subspaces import BoundSubspace
 
 Status = Literal["yes", "no", "assumed", "measured", "unknown"]
-_KNOWN = (Constant, Cosine, Geometric, Linear, PowerDecay)  # whose sums can be judged
+_KNOWN = (Constant, Cosine, Geometric, Linear, PowerDecay)  # whose sums are known
 _TOLERANCE = 1e-4  # of an orthonormal projection in float32
-
-
-class Statistics(NamedTuple):
-    """What a run has shown of condition viii so far; sums are over solved steps."""
-
-    steps: int = 0
-    radius: float = 0.0  # Σ r_s
-    saturated: float = 0.0  # Σ r_s · share of rows with Δ > ε
-    spread: float = 0.0  # largest Δ/ε
-    square: float = 0.0  # largest mean of (Δ/ε)² over rows that are not saturated
-    dead: float = 0.0  # Σ share of constant rows
-    shortest_step: float = float("inf")
-    longest_step: float = 0.0
-    shortest_probe: float = float("inf")
-    longest_probe: float = 0.0
-
-    def after(self, report: StepReport) -> "Statistics":
-        """With one more step; one that reused a plan has no rows to look at."""
-        if not report.solved:
-            return self
-        return Statistics(
-            self.steps + 1,
-            self.radius + report.step_radius,
-            self.saturated + report.step_radius * report.spread_share,
-            max(self.spread, report.spread_max),
-            max(self.square, report.spread_square),
-            self.dead + report.dead_share,
-            min(self.shortest_step, report.step_radius),
-            max(self.longest_step, report.step_radius),
-            min(self.shortest_probe, report.probe_radius),
-            max(self.longest_probe, report.probe_radius),
-        )
-
-    @property
-    def saturation(self) -> float:
-        """σ̄: the share of saturated rows, weighted by the step radius."""
-        return self.saturated / self.radius if self.radius else 0.0
-
-    @property
-    def dead_share(self) -> float:
-        """Mean share of constant rows, which do not move."""
-        return self.dead / self.steps if self.steps else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +64,9 @@ class Coverage:
         return "\n".join(lines)
 
 
-def coverage(settings: Settings, subspace: BoundSubspace, statistics: Statistics) -> Coverage:
+def measure_coverage(
+    settings: Settings, subspace: BoundSubspace, statistics: Statistics
+) -> Coverage:
     """How a configuration, and what it has done so far, stands to the theorem."""
     jitter = _jitter(settings)
     conditions = (
@@ -117,33 +77,33 @@ def coverage(settings: Settings, subspace: BoundSubspace, statistics: Statistics
         _schedules(settings),
         Condition("vi", "compact iterates", "assumed", "nothing projects or clips the iterate"),
         _coupling(jitter),
-        _linearisation(settings, statistics),
+        _linearization(settings, statistics),
     )
     return Coverage(conditions, tuple(_outside(settings)), statistics)
 
 
 def _frame(settings: Settings) -> Condition:
     vertices, dim = settings.polytope.vertices().double(), settings.polytope.dim
-    centred = float(vertices.sum(0).norm()) < 1e-6
+    centered = float(vertices.sum(0).norm()) < 1e-6
     unit = bool(torch.allclose(vertices.norm(dim=1), torch.ones(len(vertices)).double(), atol=1e-6))
-    good = centred and unit and dim >= 2
+    good = centered and unit and dim >= 2
     what = f"{len(vertices)} vertices in {dim} dimensions"
     faults = [
         text
         for text, bad in (
-            ("not centred", not centred),
+            ("not centered", not centered),
             ("not of unit length", not unit),
             ("d_p is 1", dim < 2),
         )
         if bad
     ]
-    return _decided("i", "centred unit frame", good, ", ".join([what, *faults]))
+    return _decide("i", "centered unit frame", good, ", ".join([what, *faults]))
 
 
 def _rotations(settings: Settings) -> Condition:
     good = isinstance(settings.rotation, Haar)
-    reason = "drawn anew each step" if good else f"{settings.rotation!r} looks at the last move"
-    return _decided("ii", "independent uniform rotations", good, reason)
+    reason = "drawn for each step" if good else f"{settings.rotation!r} looks at the last move"
+    return _decide("ii", "independent uniform rotations", good, reason)
 
 
 def _projection(subspace: BoundSubspace) -> Condition:
@@ -156,13 +116,13 @@ def _projection(subspace: BoundSubspace) -> Condition:
         back = subspace.project(subspace.expand(z))
         worst = max(worst, float((back - z).norm() / z.norm()))
     good = worst < _TOLERANCE
-    return _decided("iii", "orthonormal projection", good, f"Πᵀ Π − I at most {worst:.1g}")
+    return _decide("iii", "orthonormal projection", good, f"Πᵀ Π − I at most {worst:.1g}")
 
 
 def _jitter(settings: Settings) -> Condition:
     missing = [name for name in ("probe", "step") if getattr(settings.jitter, name) is None]
     reason = f"none on the {' and the '.join(missing)} radius" if missing else "a mollifier on both"
-    return _decided("iv", "smooth jitter", not missing, reason)
+    return _decide("iv", "smooth jitter", not missing, reason)
 
 
 def _schedules(settings: Settings) -> Condition:
@@ -170,14 +130,14 @@ def _schedules(settings: Settings) -> Condition:
     flat = _is_flat(settings.temperature)
     decay = settings.step_radius.value  # a multiple of a flat ε is as summable as it is itself
     if flat is None or (callable(decay) and not isinstance(decay, _KNOWN)):
-        return Condition("v", name, "unknown", "a schedule of your own cannot be judged")
+        return Condition("v", name, "unknown", "sums of a user's schedule are not known")
     faults = [] if flat else ["ε is scheduled"]
     if not isinstance(decay, PowerDecay):
         faults.append("r_s stays above a positive floor, so Σ r_s² = ∞")
     elif not 0.5 < decay.exponent <= 1:
         faults.append(f"r_s decays with exponent {decay.exponent:g}, not in (1/2, 1]")
     reason = "; ".join(faults) or f"r_s ∝ (t + 1)^−{getattr(decay, 'exponent', 0):g}"
-    return _decided("v", name, not faults, reason)
+    return _decide("v", name, not faults, reason)
 
 
 def _is_flat(schedule: Schedule) -> bool | None:
@@ -193,7 +153,7 @@ def _coupling(jitter: Condition) -> Condition:
     return Condition("vii", name, "assumed", "its transverse half is a hypothesis on the loss")
 
 
-def _linearisation(settings: Settings, seen: Statistics) -> Condition:
+def _linearization(settings: Settings, seen: Statistics) -> Condition:
     name = "softmax close to linear"
     if not isinstance(settings.solver, RowSoftmax):
         return Condition("viii", name, "no", f"{settings.solver!r} is not the softmax step")
@@ -208,5 +168,5 @@ def _outside(settings: Settings) -> list[str]:
     return [f"{rule!r} shapes the move afterwards" for rule in settings.rules]
 
 
-def _decided(number: str, name: str, good: bool, reason: str) -> Condition:
+def _decide(number: str, name: str, good: bool, reason: str) -> Condition:
     return Condition(number, name, "yes" if good else "no", reason)

@@ -1,24 +1,30 @@
 """Why a run does not move, and what would: probes over a sweep of radii, then trial steps.
 
+    found = diagnose(model, [(x1, y1), (x2, y2)], loss_fn, settings)
+    print(*found.reasons, sep="; ")
+    opt = PolyStep(model, found.recommended)
+
 A probe that changes nothing tells nothing. At every radius a sample of particles is probed from
 the current weights, and it is counted how many pairs of probes return the same loss bit for bit
 (flat pairs), how many rows are constant (dead), how many probes differ from the loss here (have
 crossed a wall), and how large the differences are. Where rows are alive, a few steps are tried
-on a copy, and what they do to the loss on other examples decides between radii.
+on a copy, and the radius whose steps lower the loss on other examples most is recommended.
 """
 
 import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError
-from hardstep.evaluation import LossFunction
-from hardstep.optim import PolyStep, Settings
+from hardstep.evaluation import LossFunction, call_model
+from hardstep.optim.polystep import PolyStep
+from hardstep.optim.settings import Settings
 from hardstep.schedules import Length, length_at, temperature_at
 
 SWEEP = tuple(10.0 ** (k / 2) for k in range(-8, 7))  # probe radii, 1e-4 to 1e3
@@ -45,24 +51,42 @@ class Probed(NamedTuple):
 class Diagnosis:
     """The sweep, the present setting, and what is recommended."""
 
-    here: Probed
+    here: Probed  # at the radius of the settings
     sweep: tuple[Probed, ...]
     loss: float  # on other examples, before any step
     temperature: float
     recommended: Settings | None  # constant over a run; nothing if no trial lowered the loss
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...]  # sentences
 
+    def draw(self, path: Path, title: str) -> None:
+        """Shares of flat pairs, dead rows and crossing probes over the probe radius, as a figure.
 
-class Batch(NamedTuple):
-    """Examples and what they should give."""
+        Needs matplotlib.
+        """
+        from matplotlib.figure import Figure
 
-    inputs: Tensor
-    target: Tensor
+        radii = [probed.probe_radius for probed in self.sweep]
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        for name, label, color in (
+            ("flat_pairs", "pairs of probes with the same loss", "#2a6f97"),
+            ("dead_rows", "constant rows", "#c1666b"),
+            ("crossed", "probes whose loss differs from the loss here", "#6a994e"),
+        ):
+            shares = [100 * getattr(probed, name) for probed in self.sweep]
+            axes.plot(radii, shares, marker="o", markersize=4, label=label, color=color)
+        present = self.here.probe_radius
+        axes.axvline(present, color="0.4", linestyle=":", label="present probe radius")
+        axes.set(xscale="log", xlabel="probe radius", ylabel="share, %")
+        axes.set_title(title, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        figure.savefig(path, dpi=150)
 
 
 def diagnose(
     model: nn.Module,
-    batches: Sequence[Batch],
+    batches: Sequence[tuple[Any, Any]],
     loss_fn: LossFunction,
     settings: Settings,
     seed: int = 0,
@@ -72,11 +96,14 @@ def diagnose(
 
     Args:
         model: The model, at the weights where it is stuck.
-        batches: At least two; the last one only judges trial steps.
+        batches: At least two pairs (inputs, target); the last one only judges trial steps.
         loss_fn: Of (output, target).
         settings: Of the run; temperature and radii are taken at its first step.
         seed: Of the sample and the trials.
         watch: Called with every radius of the sweep as it is done.
+
+    Raises:
+        ConfigError: There are too few batches, or no probe changes the loss.
     """
     if len(batches) < 2:
         raise ConfigError(f"diagnose needs at least two batches, got {len(batches)}")
@@ -87,7 +114,7 @@ def diagnose(
     here = trial.probe(present)
     sweep = []
     for radius in SWEEP:
-        sweep.append(trial.judged(trial.probe(radius)))
+        sweep.append(trial.take_steps(trial.probe(radius)))
         if watch is not None:
             watch(sweep[-1])
     before = trial.held_out(model)
@@ -99,11 +126,11 @@ def diagnose(
         )
     step = length_at("step_radius", settings.step_radius, 0, temperature)
     reasons = _reasons(here, best, before, temperature, step)
-    recommended = settings.changed(**_judged_by(best)) if best.trial_loss < before else None
+    recommended = settings.changed(**_trial_settings(best)) if best.trial_loss < before else None
     return Diagnosis(here, tuple(sweep), before, temperature, recommended, tuple(reasons))
 
 
-def _judged_by(probed: Probed) -> dict[str, Any]:
+def _trial_settings(probed: Probed) -> dict[str, Any]:
     """The settings of trial steps at a radius."""
     return {
         "temperature": COLD * probed.spread,
@@ -117,7 +144,7 @@ class _Trial:
     """Probes and steps on copies."""
 
     model: nn.Module
-    batches: tuple[Batch, ...]
+    batches: tuple[tuple[Any, Any], ...]
     loss_fn: LossFunction
     settings: Settings
     seed: int
@@ -133,14 +160,16 @@ class _Trial:
         proposal = proposal._replace(rows=proposal.rows[chosen])
         batch = self.batches[0]
         losses = optimizer.evaluate(proposal, *batch, self.loss_fn)[proposal.rows].flatten(1)
-        return _counted(radius, losses, self._loss(self.model, batch), proposal.temperature)
+        return _count(radius, losses, self._loss(self.model, batch), proposal.temperature)
 
-    def judged(self, probed: Probed) -> Probed:
-        """Try a few steps, if there is anything to go by."""
+    def take_steps(self, probed: Probed) -> Probed:
+        """Try a few steps, if rows are alive."""
         if probed.dead_rows > DEAD or not probed.spread > 0:
             return probed
         model = copy.deepcopy(self.model)
-        optimizer = PolyStep(model, self.settings.changed(**_judged_by(probed)), seed=self.seed)
+        optimizer = PolyStep(
+            model, self.settings.changed(**_trial_settings(probed)), seed=self.seed
+        )
         for step in range(TRIAL_STEPS):
             batch = self.batches[step % (len(self.batches) - 1)]
             optimizer.step(*batch, self.loss_fn)
@@ -151,13 +180,14 @@ class _Trial:
         """The loss on the examples no step sees."""
         return self._loss(model, self.batches[-1])
 
-    def _loss(self, model: nn.Module, batch: Batch) -> float:
+    def _loss(self, model: nn.Module, batch: tuple[Any, Any]) -> float:
+        inputs, target = batch
         with torch.no_grad():
-            return float(self.loss_fn(model(batch.inputs), batch.target))
+            return float(self.loss_fn(call_model(model, inputs), target))
 
 
-def _counted(radius: float, losses: Tensor, here: float, temperature: float) -> Probed:
-    """Shares from the losses (rows, probes)."""
+def _count(radius: float, losses: Tensor, here: float, temperature: float) -> Probed:
+    """Shares from the losses of the sampled particles, (particles, probes)."""
     pairs = losses[:, :, None] == losses[:, None, :]
     num = losses.shape[1]
     flat = (pairs.double().sum((1, 2)) - num) / (num * (num - 1))

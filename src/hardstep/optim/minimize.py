@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardstep.errors import ConfigError, ObjectiveError
-from hardstep.evaluation.blackbox import as_number
+from hardstep.evaluation.objectives import as_number
 from hardstep.optim.ask_tell import AskTell
 from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector
@@ -53,7 +53,8 @@ def minimize(
         f: Takes a vector and returns a number; NaN and infinities rank last. With
             `vectorized` it takes (N, dim) and returns (N,).
         x0: Where to start.
-        bounds: A (low, high) pair per variable.
+        bounds: A (low, high) pair for all variables, or one pair per variable: with two variables
+            `(0, 1)` is for both, and `((0, 1), (2, 3))` has one for each.
         scale: Starting radius of the search where there are no bounds.
         maximize: Look for the largest value instead; `fun` and `target` keep f's sign.
         vectorized: Whether f takes many points at once.
@@ -111,7 +112,7 @@ class _Caller:
         self.failure = ""  # the last one
 
     def evaluate(self, search: AskTell) -> None:
-        """One generation; what was known when something came in between is told, too."""
+        """One generation; values known before an exception are told, too."""
         points = search.ask()
         if self.vectorized:
             search.tell(self.sign * self._all(points))

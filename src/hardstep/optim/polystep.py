@@ -5,15 +5,16 @@ One step (paper, Algorithm 1): coordinates → particles → probes → losses �
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Never
 
 import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
-from hardstep.errors import ConfigError, ObjectiveError
+from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
     Evaluator,
@@ -22,18 +23,18 @@ from hardstep.evaluation import (
     LossFunction,
     ModelObjective,
     Objective,
-    goal_of,
+    make_objective,
 )
-from hardstep.geometry import ParticleMap, num_particles
+from hardstep.geometry import Jitter, ParticleMap, Polytope, Rotation, num_particles
 from hardstep.optim import state as states
-from hardstep.optim.arguments import check_evaluator, check_loss_fn, check_some_loss
-from hardstep.optim.coverage import Coverage, coverage
-from hardstep.optim.report import StepReport, coast_report, finite_losses, solve_report
-from hardstep.optim.rules import Context, Tensors
-from hardstep.optim.settings import Settings, describe
-from hardstep.optim.step import Proposal, Reach, advance, propose
-from hardstep.schedules import length_at, temperature_at
-from hardstep.subspaces import Layout, trainable
+from hardstep.optim.coverage import Coverage, measure_coverage
+from hardstep.optim.report import StepReport, check_batch, finite_losses
+from hardstep.optim.rules import Context, Reuse, Rule, RuleState, Tensors
+from hardstep.optim.settings import NonFinite, Settings, describe
+from hardstep.optim.step import Proposal, Reach, advance, draw_jitter, evaluate, propose
+from hardstep.schedules import Radius, Schedule, length_at, temperature_at
+from hardstep.solvers import Solver
+from hardstep.subspaces import Layout, Subspace, trainable
 
 
 class PolyStep:
@@ -44,7 +45,9 @@ class PolyStep:
         settings: A preset, or nothing for the defaults.
         evaluator: How losses of a model are computed.
         seed: Fixes every random draw.
-        **changes: Fields of `Settings` that differ from `settings`.
+
+    The other arguments are fields of `Settings`, explained there; those that are given replace
+    the ones of `settings`.
     """
 
     def __init__(
@@ -52,19 +55,39 @@ class PolyStep:
         model: nn.Module | Mapping[str, Tensor],
         settings: Settings | None = None,
         *,
+        subspace: Subspace | None = None,
+        polytope: Polytope | None = None,
+        rotation: Rotation | None = None,
+        solver: Solver | None = None,
+        temperature: Schedule | None = None,
+        step_radius: Radius | None = None,
+        probe_radius: Radius | None = None,
+        num_probes: int | None = None,
+        jitter: Jitter | None = None,
+        rules: Sequence[Rule] | None = None,
+        nonfinite: NonFinite | None = None,
         evaluator: Evaluator | None = None,
         seed: int = 0,
-        **changes: Any,
+        **unknown: Never,
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
-        self.settings = (settings or Settings()).changed(**changes)
+        self.settings = (settings or Settings()).changed(
+            subspace=subspace, polytope=polytope, rotation=rotation, solver=solver,
+            temperature=temperature, step_radius=step_radius, probe_radius=probe_radius,
+            num_probes=num_probes, jitter=jitter, rules=rules, nonfinite=nonfinite, **unknown,
+        )  # fmt: skip
         self.seed = seeds.check_seed(seed)
-        self.evaluator: Evaluator = evaluator if evaluator is not None else Incremental()
-        check_evaluator(self.evaluator)
+        self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
+        if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
+            raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
         self.model = model if isinstance(model, nn.Module) else None
         self.tensors = trainable(model)
-        layout = Layout(self.tensors)
+        self.report: StepReport | None = None
+        self._bind(Layout(self.tensors))
+
+    def _bind(self, layout: Layout) -> None:
+        """Fit the settings to the tensors."""
         dim = self.settings.polytope.dim
         self.subspace = self.settings.subspace.bind(layout, dim, self.seed)
         self.particles = ParticleMap(self.subspace.group_sizes, dim)
@@ -76,12 +99,7 @@ class PolyStep:
         self._solver = self.settings.solver.bind(
             [sum(num_particles(s, dim) for s in b.group_sizes) for b in self.subspace.blocks]
         )
-        self._state = self._fresh_state()
-        self.report: StepReport | None = None
-
-    def _fresh_state(self) -> states.State:
-        rows, dim = self._like.shape
-        return states.fresh((rows, dim), self.settings.rules, self._like)
+        self._state = states.start(self.settings.rules, self._like)
 
     @property
     def num_particles(self) -> int:
@@ -126,17 +144,15 @@ class PolyStep:
         {name: (N, *shape)} returning (N,); an `objective`.
 
         Returns:
-            The transport cost of the step, an average of the probes' losses that favours the
+            The transport cost of the step, an average of the probes' losses that favors the
             better ones. It costs no extra evaluation.
         """
-        started = time.perf_counter()
-        before = self.evaluations
-        check_loss_fn(loss_fn)
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
-        if not self._coast(goal):
+        started, before = time.perf_counter(), self.evaluations
+        objective = self._objective(inputs, target, loss_fn, batched, objective)
+        if not self._answer(objective):
             proposal = self.propose()
-            losses = self._evaluate(proposal, goal)
-            check_some_loss(losses, inputs)
+            losses = evaluate(proposal, self.candidates, objective)
+            check_batch(losses, inputs)
             self.advance(proposal, losses)
         assert self.report is not None
         self.report = replace(
@@ -154,19 +170,11 @@ class PolyStep:
             state.previous_move, seeds.generator(self.seed, "rotation", at)
         )
         directions = torch.einsum("pij,vj->pvi", rotations, self._vertices)
-        jitter = self.settings.jitter
-        probe_jitter, step_jitter = 0.0, torch.zeros(self.num_particles)
-        if jitter.probe:
-            probe_jitter = float(
-                jitter.probe.draw(1, seeds.generator(self.seed, "probe jitter", at))
-            )
-        if jitter.step:
-            step_jitter = jitter.step.draw(
-                self.num_particles, seeds.generator(self.seed, "step jitter", at)
-            )
-        proposal = propose(at, directions, reach, temperature, probe_jitter, step_jitter)
-        for rule, memory in zip(self.settings.rules, state.rules, strict=True):
-            proposal = rule.recall(proposal, memory)
+        jitter = draw_jitter(self.settings.jitter, self.num_particles, self.seed, at)
+        proposal = propose(at, directions, reach, temperature, *jitter)
+        for rule, memory in self._rules():
+            if isinstance(rule, Reuse):
+                proposal = rule.recall(proposal, memory)
         return proposal
 
     def evaluate(
@@ -180,43 +188,32 @@ class PolyStep:
         objective: Objective | None = None,
     ) -> Tensor:
         """The losses of a proposal's probes, (P, V, K); arguments as for `step`."""
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
-        return self._evaluate(proposal, goal)
+        objective = self._objective(inputs, target, loss_fn, batched, objective)
+        return evaluate(proposal, self.candidates, objective)
 
     def explain(self, inputs: Any, target: Any, loss_fn: LossFunction) -> Explanation:
-        """Print how a step on this batch is evaluated, and what it costs, per parameter.
+        """How a step on this batch is evaluated, and what it costs, per parameter; print it.
 
-        Nothing is changed. The table is also returned, as an object with `rows`.
+        Nothing is changed. The table has a line per parameter, in `parameters`.
         """
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, None, None)
-        if not isinstance(goal, ModelObjective) or not hasattr(self.evaluator, "explain"):
+        objective = self._objective(inputs, target, loss_fn, None, None)
+        explain = getattr(self.evaluator, "explain", None)
+        if not isinstance(objective, ModelObjective) or explain is None:
             raise ConfigError(
                 "explain needs a model, a batch and an evaluator with a method explain, got "
                 f"{self.evaluator!r}"
             )
         with torch.no_grad():
-            explanation = self.evaluator.explain(self.candidates(self.propose()), goal.problem)
-        assert isinstance(explanation, Explanation)
-        print(explanation)
+            explanation: Explanation = explain(self.candidates(self.propose()), objective.problem)
         return explanation
 
     def coverage(self) -> Coverage:
         """Which hypotheses of the convergence theorem this run meets; print it."""
-        return coverage(self.settings, self.subspace, self._state.statistics)
+        return measure_coverage(self.settings, self.subspace, self._state.statistics)
 
     def advance(self, proposal: Proposal, losses: Tensor) -> float:
         """Finish a step: solve, shape the move, change the tensors. Returns the loss."""
-        expected = proposal.probes.shape[:3]
-        if losses.shape != expected:
-            raise ObjectiveError(
-                f"losses must have shape {tuple(expected)} (particles, vertices, probes), "
-                f"got {tuple(losses.shape)}"
-            )
-        if proposal.step != self._state.step:
-            raise ConfigError(
-                f"the proposal is for step {proposal.step}, the optimizer is at "
-                f"{self._state.step}; call propose() anew"
-            )
+        proposal.check(losses, self.steps)
         self._find_tensors()
         known = losses.detach().double().cpu()
         finite, nonfinite = finite_losses(known, self.settings.nonfinite)
@@ -225,30 +222,20 @@ class PolyStep:
             move = move._replace(transport_cost=math.nan)
         displacement, memories = move.displacement * self._real, []
         context = Context(proposal.step, move.transport_cost, self._weights)
-        for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
+        for rule, memory in self._rules():
             displacement, memory = rule.shape(displacement, memory, context)
-            memories.append(rule.remember(proposal, known, memory))
+            if isinstance(rule, Reuse):
+                memory = rule.remember(proposal, known, memory)
+            memories.append(memory)
         self._state = self._state._replace(
             rules=tuple(memories),
             potentials=move.plan.potentials,
             evaluations=self.evaluations + proposal.evaluations,
         )
         self._move(displacement)
-        self.report = solve_report(proposal, move, displacement, nonfinite)
+        self.report = StepReport.of_solve(proposal, move, displacement, nonfinite)
         self._state = self._state._replace(statistics=self._state.statistics.after(self.report))
         return move.transport_cost
-
-    def parameters_at(
-        self, proposal: Proposal, particle: int, vertex: int, probe: int
-    ) -> dict[str, Tensor]:
-        """All parameters of the model (or all tensors) at one probe."""
-        row = torch.tensor([particle])
-        offset = proposal.probes[particle, vertex, probe][None, None, None]
-        searched = self._candidates_at(row, offset).parameters(0)
-        if self.model is None:
-            return searched
-        plain = {name: p.detach() for name, p in self.model.named_parameters()}
-        return plain | searched
 
     def candidates(self, proposal: Proposal) -> Candidates:
         """The parameter sets whose losses a proposal needs, in the order of its probes."""
@@ -258,7 +245,7 @@ class PolyStep:
 
     def _find_tensors(self) -> None:
         """Look the model's parameters up again: the user may have put others in their place."""
-        if self.model is None:
+        if self.model is None or self._has_same_tensors(self.model):
             return
         self.tensors = trainable(self.model)
         now, known = Layout(self.tensors).specs, self.subspace.layout.specs
@@ -268,6 +255,23 @@ class PolyStep:
                 f"the model's trainable parameters changed since PolyStep was built: {odd!r} was "
                 f"{known.get(odd)} and is {now.get(odd)}; build a new optimizer"
             )
+
+    def _has_same_tensors(self, model: nn.Module) -> bool:
+        """Whether the model has the objects it had; `model.float()` changes them in place."""
+        found = [(n, p) for n, p in model.named_parameters() if p.requires_grad and p.numel()]
+        specs = self.subspace.layout.specs
+        return len(found) == len(specs) and all(
+            p is self.tensors.get(n)
+            and (p.shape, p.dtype, p.device) == (specs[n].shape, specs[n].dtype, specs[n].device)
+            for n, p in found
+        )
+
+    def _objective(self, *given: Any) -> Objective:
+        return make_objective(self.model, self.evaluator, *given)
+
+    def _rules(self) -> Iterator[tuple[Rule, RuleState]]:
+        """Every rule with what it remembers."""
+        return zip(self.settings.rules, self._state.rules, strict=True)
 
     def _reach(self, step: int) -> tuple[float, Reach]:
         temperature = temperature_at(self.settings.temperature, step)
@@ -280,32 +284,24 @@ class PolyStep:
         seed = seeds.derive(self.seed, "forward", self._state.step)
         return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
 
-    def _evaluate(self, proposal: Proposal, goal: Objective) -> Tensor:
-        losses = proposal.remembered.clone()
-        if len(proposal.rows):
-            candidates = self.candidates(proposal)
-            found = goal.losses(candidates)
-            shape = tuple(found.shape) if isinstance(found, Tensor) else repr(found)[:80]
-            if shape != (len(candidates),):
-                raise ObjectiveError(f"objective must return {len(candidates)} losses, got {shape}")
-            losses[proposal.rows] = found.double().cpu().reshape(-1, *losses.shape[1:])
-        return losses
+    def _loss_here(self, objective: Objective) -> float:
+        """The loss at the parameters themselves."""
+        nowhere = torch.zeros_like(self._like[:1])[:, None, None]
+        loss = float(objective.losses(self._candidates_at(torch.zeros(1).long(), nowhere)))
+        self._state = self._state._replace(evaluations=self.evaluations + 1)
+        return loss
 
-    def _coast(self, goal: Objective) -> bool:
-        """Try to answer the step from a previous plan; false if a solve is needed."""
-        for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
-            if not rule.coasting(memory, self.steps):
+    def _answer(self, objective: Objective) -> bool:
+        """Let a rule answer the step; false if none does, and a solve is needed."""
+        for rule, memory in self._rules():
+            if not isinstance(rule, Reuse):
                 continue
-            nowhere = torch.zeros_like(self._like[:1])[:, None, None]
-            here = self._candidates_at(torch.zeros(1).long(), nowhere)
-            loss = float(goal.losses(here))
-            self._state = self._state._replace(evaluations=self.evaluations + 1)
-            move = rule.coast(memory, self.steps, loss)
-            if move is None:
-                return False
-            self.report = coast_report(self.steps, *self._reach(self.steps), loss, move)
-            self._move(move)
-            return True
+            found = rule.answer(memory, self.steps, partial(self._loss_here, objective))
+            if found is not None:
+                reach = self._reach(self.steps)
+                self.report = StepReport.of_answer(self.steps, *reach, found.loss, found.move)
+                self._move(found.move)
+                return True
         return False
 
     def _weights(self) -> Tensor:
@@ -317,7 +313,7 @@ class PolyStep:
         flat = self.particles.to_coordinates(displacement)
         changes: Tensors = self.subspace.expand(flat)
         memories = []
-        for rule, memory in zip(self.settings.rules, self._state.rules, strict=True):
+        for rule, memory in self._rules():
             changes, memory = rule.shape_weights(changes, memory, self.tensors, step)
             memories.append(memory)
         with torch.no_grad():
@@ -330,7 +326,7 @@ class PolyStep:
             rules=tuple(memories),
         )
         redrawn = self.subspace.commit(step, flat)
-        if any(rule.absorbs(step) for rule in self.settings.rules):
+        if any(rule.is_restart(step) for rule in self.settings.rules):
             self.forget()
         elif redrawn:
             self._state = states.forget(self._state, self.settings.rules, weights_too=False)
@@ -342,12 +338,13 @@ class PolyStep:
     # -- saving -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit, next to the model's own weights."""
+        """Everything needed to resume bit for bit, next to the model's own weights."""
         saved = states.to_dict(self._state, describe(self.settings), self.seed)
         return saved | {"subspace": self.subspace.state_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state; settings, seed and shapes must be the same."""
-        state = states.from_dict(saved, describe(self.settings), self.seed, self._like)
+        """Resume from a saved state; settings, seed and shapes must be the same."""
+        rules, text = self.settings.rules, describe(self.settings)
+        state = states.from_dict(saved, text, self.seed, rules, self._like)
         self.subspace.load_state_dict(saved["subspace"])
         self._state, self.report = state, None

@@ -1,5 +1,8 @@
 """Numbers of the analysis that a user can ask for: radii, constants, floors, ranks.
 
+    from hardstep.optim import quantities
+    quantities.joint_radius(opt.num_particles, quantities.outer_reach(2.0))
+
 `probe_length` is the probe radius as a length, what the paper writes r_p ε; a preset with
 `TimesTemperature(r_p)` has r_p itself as the multiple.
 """
@@ -7,37 +10,38 @@
 import math
 from typing import NamedTuple
 
+from hardstep._checks import check_not_negative, check_positive
 from hardstep.errors import ConfigError
 
 
 def smoothing_radius(probe_length: float) -> float:
     """δ = r_p ε / 2: the mean distance of a probe, since the fractions k/(K + 1) average ½."""
-    _positive(probe_length=probe_length)
+    _check(probe_length=probe_length)
     return probe_length / 2
 
 
 def outer_reach(probe_length: float, num_probes: int = 1, jitter: float = 0.0) -> float:
     """δ_out = r_p ε · K/(K + 1) · (1 + η_max): how far the outermost probe can be."""
-    _positive(probe_length=probe_length, num_probes=num_probes)
+    _check(probe_length=probe_length, num_probes=num_probes)
     return probe_length * num_probes / (num_probes + 1) * (1 + jitter)
 
 
 def joint_radius(num_particles: int, reach: float) -> float:
     """√P · δ_out: how far all particles together can be; the Goldstein radius of the theorem."""
-    _positive(num_particles=num_particles, reach=reach)
+    _check(num_particles=num_particles, reach=reach)
     return math.sqrt(num_particles) * reach
 
 
 def step_constant(probe_multiple: float, particle_dim: int) -> float:
     """C = r_p / (2 d_p): an expected step is −c · r_s ε times the smoothed gradient."""
-    _positive(probe_multiple=probe_multiple, particle_dim=particle_dim)
+    _check(probe_multiple=probe_multiple, particle_dim=particle_dim)
     return probe_multiple / (2 * particle_dim)
 
 
 class BiasFloor(NamedTuple):
     """The two terms of the bias floor that a run measures, up to the constants of the O(·)."""
 
-    linearisation: float  # P d_p² q̄² / r_p²
+    linearization: float  # P d_p² q̄² / r_p²
     saturation: float  # P d_p² σ̄ / r_p²
 
 
@@ -53,25 +57,24 @@ def bias_floor(
         square: q̄, `optimizer.coverage().statistics.square`.
         saturation: σ̄, `optimizer.coverage().statistics.saturation`.
     """
-    _positive(num_particles=num_particles, particle_dim=particle_dim, probe_multiple=probe_multiple)
+    _check(num_particles=num_particles, particle_dim=particle_dim, probe_multiple=probe_multiple)
     common = num_particles * particle_dim**2 / probe_multiple**2
     return BiasFloor(common * square**2, common * saturation)
 
 
 def optimal_probe_multiple(
-    linearisation: float, saturation: float, coupling: float, temperature: float
+    linearization: float, saturation: float, coupling: float, temperature: float
 ) -> float:
-    """r_p* = [β₂ε / (4(β₁ + β₃ε⁴))]^{1/5}, which minimises β₁r⁴ + β₂ε/r + β₃r⁴ε⁴."""
-    _positive(linearisation=linearisation, saturation=saturation, temperature=temperature)
-    if coupling < 0:
-        raise ConfigError(f"coupling must be at least 0, got {coupling}")
-    denominator = 4 * (linearisation + coupling * temperature**4)
+    """r_p* = [β₂ε / (4(β₁ + β₃ε⁴))]^{1/5}, which minimizes β₁r⁴ + β₂ε/r + β₃r⁴ε⁴."""
+    _check(linearization=linearization, saturation=saturation, temperature=temperature)
+    check_not_negative("coupling", coupling)
+    denominator = 4 * (linearization + coupling * temperature**4)
     return float((saturation * temperature / denominator) ** 0.2)
 
 
 def jl_rank(num_points: float, distortion: float) -> int:
     """K ≥ 4 ln N / (ϵ²/2 − ϵ³/3): below, no Johnson–Lindenstrauss guarantee is available."""
-    _positive(num_points=num_points, distortion=distortion)
+    _check(num_points=num_points, distortion=distortion)
     if distortion >= 1:
         raise ConfigError(f"distortion must be below 1, got {distortion}")
     return math.ceil(4 * math.log(num_points) / (distortion**2 / 2 - distortion**3 / 3))
@@ -79,7 +82,7 @@ def jl_rank(num_points: float, distortion: float) -> int:
 
 def jl_compression(num_points: float, distortion: float, num_parameters: int) -> float:
     """The smallest share of the parameters that such a rank is."""
-    _positive(num_parameters=num_parameters)
+    _check(num_parameters=num_parameters)
     return jl_rank(num_points, distortion) / num_parameters
 
 
@@ -95,7 +98,7 @@ def return_radius(
         num_episodes: M, averaged per candidate.
         level: α.
     """
-    _positive(
+    _check(
         horizon=horizon, max_reward=max_reward, num_candidates=num_candidates,
         num_episodes=num_episodes, level=level,
     )  # fmt: skip
@@ -103,7 +106,6 @@ def return_radius(
     return 2 * horizon * max_reward * math.sqrt(spread)
 
 
-def _positive(**values: float) -> None:
+def _check(**values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
-            raise ConfigError(f"{name} must be above 0, got {value}")
+        check_positive(name, value)

@@ -1,12 +1,14 @@
-"""What one step did, in numbers."""
+"""What one step did, and what all steps so far have shown, in numbers."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hardstep.errors import NonFiniteLossError
+from hardstep.errors import NonFiniteLossError, ObjectiveError
 from hardstep.optim.settings import NonFinite
 from hardstep.optim.step import Move, Proposal, Reach
 
@@ -34,6 +36,90 @@ class StepReport:
     evaluations: int = 0
     seconds: float = 0.0  # of `PolyStep.step`
 
+    @classmethod
+    def of_solve(
+        cls, proposal: Proposal, move: Move, displacement: Tensor, nonfinite: int
+    ) -> "StepReport":
+        """Of a step that solved."""
+        spread = (move.costs.amax(dim=1) - move.costs.amin(dim=1)) / proposal.temperature
+        return cls(
+            step=proposal.step,
+            loss=move.transport_cost,
+            solved=True,
+            temperature=proposal.temperature,
+            step_radius=proposal.reach.step_radius,
+            probe_radius=proposal.reach.probe_radius,
+            spread_max=float(spread.max()),
+            spread_share=float((spread > 1).double().mean()),
+            spread_square=float(torch.where(spread > 1, 0, spread).square().double().mean()),
+            dead_share=float((spread == 0).double().mean()),
+            displacement=float(displacement.norm()),
+            nonfinite=nonfinite,
+            evaluations=proposal.evaluations,
+        )
+
+    @classmethod
+    def of_answer(
+        cls, step: int, temperature: float, reach: Reach, loss: float, move: Tensor
+    ) -> "StepReport":
+        """Of a step that a rule answered: one evaluation, no rows."""
+        return cls(
+            step=step,
+            loss=loss,
+            solved=False,
+            temperature=temperature,
+            step_radius=reach.step_radius,
+            probe_radius=reach.probe_radius,
+            spread_max=math.nan,
+            spread_share=math.nan,
+            spread_square=math.nan,
+            dead_share=math.nan,
+            displacement=float(move.norm()),
+            evaluations=1,
+        )
+
+
+class Statistics(NamedTuple):
+    """What a run has shown of condition viii so far; sums are over solved steps."""
+
+    steps: int = 0
+    radius: float = 0.0  # Σ r_s
+    saturated: float = 0.0  # Σ r_s · share of rows with Δ > ε
+    spread: float = 0.0  # largest Δ/ε
+    square: float = 0.0  # largest mean of (Δ/ε)² over rows that are not saturated
+    dead: float = 0.0  # Σ share of constant rows
+    shortest_step: float = float("inf")
+    longest_step: float = 0.0
+    shortest_probe: float = float("inf")
+    longest_probe: float = 0.0
+
+    def after(self, report: StepReport) -> "Statistics":
+        """With one more step; one that reused a plan has no rows to look at."""
+        if not report.solved:
+            return self
+        return Statistics(
+            self.steps + 1,
+            self.radius + report.step_radius,
+            self.saturated + report.step_radius * report.spread_share,
+            max(self.spread, report.spread_max),
+            max(self.square, report.spread_square),
+            self.dead + report.dead_share,
+            min(self.shortest_step, report.step_radius),
+            max(self.longest_step, report.step_radius),
+            min(self.shortest_probe, report.probe_radius),
+            max(self.longest_probe, report.probe_radius),
+        )
+
+    @property
+    def saturation(self) -> float:
+        """σ̄: the share of saturated rows, weighted by the step radius."""
+        return self.saturated / self.radius if self.radius else 0.0
+
+    @property
+    def dead_share(self) -> float:
+        """Mean share of constant rows, which do not move."""
+        return self.dead / self.steps if self.steps else 0.0
+
 
 def finite_losses(losses: Tensor, policy: NonFinite) -> tuple[Tensor, int]:
     """Losses with the non-finite ones ranked last, and how many there were.
@@ -53,43 +139,14 @@ def finite_losses(losses: Tensor, policy: NonFinite) -> tuple[Tensor, int]:
     return torch.where(bad, worst, losses), count
 
 
-def solve_report(
-    proposal: Proposal, move: Move, displacement: Tensor, nonfinite: int
-) -> StepReport:
-    """The report of a step that solved."""
-    spread = (move.costs.amax(dim=1) - move.costs.amin(dim=1)) / proposal.temperature
-    return StepReport(
-        step=proposal.step,
-        loss=move.transport_cost,
-        solved=True,
-        temperature=proposal.temperature,
-        step_radius=proposal.reach.step_radius,
-        probe_radius=proposal.reach.probe_radius,
-        spread_max=float(spread.max()),
-        spread_share=float((spread > 1).double().mean()),
-        spread_square=float(torch.where(spread > 1, 0, spread).square().double().mean()),
-        dead_share=float((spread == 0).double().mean()),
-        displacement=float(displacement.norm()),
-        nonfinite=nonfinite,
-        evaluations=proposal.evaluations,
-    )
-
-
-def coast_report(
-    step: int, temperature: float, reach: Reach, loss: float, move: Tensor
-) -> StepReport:
-    """The report of a step that reused a plan: one evaluation, no rows."""
-    return StepReport(
-        step=step,
-        loss=loss,
-        solved=False,
-        temperature=temperature,
-        step_radius=reach.step_radius,
-        probe_radius=reach.probe_radius,
-        spread_max=math.nan,
-        spread_share=math.nan,
-        spread_square=math.nan,
-        dead_share=math.nan,
-        displacement=float(move.norm()),
-        evaluations=1,
-    )
+def check_batch(losses: Tensor, inputs: Any) -> None:
+    """Refuse a batch without examples, if no loss is finite for it."""
+    if losses.isfinite().any():
+        return
+    parts = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
+    several = parts if isinstance(parts, tuple | list) else [parts]
+    for part in several:
+        if isinstance(part, Tensor) and part.dim() and not part.numel():
+            raise ObjectiveError(
+                f"step: the batch is empty, its inputs have shape {tuple(part.shape)}"
+            )

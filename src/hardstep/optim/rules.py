@@ -1,10 +1,16 @@
 """Rules that shape a move after the plan has proposed it, chained in the order given.
 
-A rule is a setting plus a state (a dict of tensors): `init` makes the state, `shape` turns
-(move, state) into (move, state). A rule may do more: answer a step without a solve (`coast`),
-answer rows without evaluations (`recall`, `remember`), make everything forget (`absorbs`).
+A rule is a setting plus a state (a dict of tensors). `Rule` is the base of those that change the
+move, `Reuse` of those that answer from memory what would otherwise be evaluated:
+
+    class Clip(Rule):
+        def shape(self, move, state, context):
+            return move.clamp(-0.1, 0.1), state
+
+    PolyStep(model, rules=(Clip(), Momentum(0.9)))
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -12,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from hardstep._checks import check_count, check_not_negative
 from hardstep.errors import ConfigError
 from hardstep.optim.step import Proposal, propose
 from hardstep.schedules import Schedule, value_at
@@ -29,11 +36,12 @@ class Context(NamedTuple):
 
 
 class Rule:
-    """A rule that does nothing; the others override what they need."""
+    """A rule that does nothing; the others override what they need.
 
-    reuses: ClassVar[bool] = False  # old losses or plans stand in for new ones: no jitter
-    remembers: ClassVar[bool] = False  # coordinates, which a redraw makes it forget
-    of_weights: ClassVar[bool] = False  # its state is of the weights and outlives coordinates
+    A state is forgotten when coordinates are redrawn or absorbed, unless it is `of_weights`.
+    """
+
+    of_weights: ClassVar[bool] = False  # the state is of the weights and outlives a redraw
 
     def init(self, move: Tensor) -> RuleState:
         """The state before the first move, for moves shaped like `move` (P, d_p)."""
@@ -52,18 +60,24 @@ class Rule:
         del weights, step
         return changes, state
 
-    def absorbs(self, step: int) -> bool:
-        """Whether everything remembered is dropped after this step."""
+    def is_restart(self, step: int) -> bool:
+        """Whether everything remembered, by any rule, is dropped after this step."""
         del step
         return False
 
-    def coasting(self, state: RuleState, step: int) -> bool:
-        """Whether the rule can answer this step for the price of one loss."""
-        del state, step
-        return False
 
-    def coast(self, state: RuleState, step: int, loss: float) -> Tensor | None:
-        """The move of such a step, given the loss at the parameters; nothing to solve instead."""
+class Answer(NamedTuple):
+    """A step without a solve."""
+
+    move: Tensor  # (P, d_p)
+    loss: float  # at the parameters
+
+
+class Reuse(Rule):
+    """A rule that answers steps or cost rows from memory; jitter would be noise to it."""
+
+    def answer(self, state: RuleState, step: int, loss: Callable[[], float]) -> Answer | None:
+        """The step without a solve, if the rule has one; `loss` evaluates the parameters."""
         del state, step, loss
         return None
 
@@ -97,8 +111,6 @@ class Momentum(Rule):
 
     beta: Schedule = 0.9
 
-    remembers: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_fraction("Momentum: beta", self.beta)
 
@@ -129,7 +141,7 @@ class WeightDecay(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanReuse(Rule):
+class PlanReuse(Reuse):
     """Solve on every `every`-th step; between, coast along an average of past moves.
 
     E ← ema·E + (1 − ema)·move at a solve (E = move at the first); j steps after it the
@@ -142,12 +154,8 @@ class PlanReuse(Rule):
     ema: float = 0.7
     limit: float = 1.5
 
-    reuses: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ConfigError(f"PlanReuse: every must be at least 1, got {self.every}")
+        check_count("PlanReuse: every", self.every)
         check_fraction("PlanReuse: ema", self.ema)
         if not self.limit > 1:
             raise ConfigError(f"PlanReuse: limit must be > 1, got {self.limit}")
@@ -163,16 +171,15 @@ class PlanReuse(Rule):
         loss = torch.tensor(context.loss, dtype=torch.float64)
         return move, {"average": average, "loss": loss}
 
-    def coasting(self, state: RuleState, step: int) -> bool:
-        """Whether this step has a plan to reuse."""
-        return step % self.every != 0 and not bool(state["loss"].isnan())
-
-    def coast(self, state: RuleState, step: int, loss: float) -> Tensor | None:
-        """The move without a solve, or nothing if the loss grew too much."""
-        before = float(state["loss"])
-        if not loss - before <= (self.limit - 1) * abs(before):
+    def answer(self, state: RuleState, step: int, loss: Callable[[], float]) -> Answer | None:
+        """A share of the average, unless it is time to solve or the loss has grown too much."""
+        since, before = step % self.every, float(state["loss"])
+        if since == 0 or math.isnan(before):
             return None
-        return (1 - (step % self.every) / self.every) * state["average"]
+        now = loss()
+        if not now - before <= (self.limit - 1) * abs(before):
+            return None
+        return Answer((1 - since / self.every) * state["average"], now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +189,15 @@ class Absorb(Rule):
     every: int = 20
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ConfigError(f"Absorb: every must be at least 1, got {self.every}")
+        check_count("Absorb: every", self.every)
 
-    def absorbs(self, step: int) -> bool:
+    def is_restart(self, step: int) -> bool:
         """After steps every − 1, 2·every − 1, …."""
         return (step + 1) % self.every == 0
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveProbes(Rule):
+class AdaptiveProbes(Reuse):
     """Reuse the cost row of a particle whose mean loss has not changed.
 
     "Not changed" is a relative change of at most `tolerance` between its last two
@@ -202,14 +208,9 @@ class AdaptiveProbes(Rule):
     tolerance: float = 1e-4
     max_age: int = 3
 
-    reuses: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if self.tolerance < 0:
-            raise ConfigError(f"AdaptiveProbes: tolerance must be >= 0, got {self.tolerance}")
-        if self.max_age < 1:
-            raise ConfigError(f"AdaptiveProbes: max_age must be at least 1, got {self.max_age}")
+        check_not_negative("AdaptiveProbes: tolerance", self.tolerance)
+        check_count("AdaptiveProbes: max_age", self.max_age)
 
     def init(self, move: Tensor) -> RuleState:
         """Nothing measured yet: every row is needed."""
@@ -221,7 +222,8 @@ class AdaptiveProbes(Rule):
             return proposal
         reuse = state["steady"] & (state["age"] < self.max_age)
         keep = reuse.to(proposal.directions.device)[:, None, None]
-        directions = torch.where(keep, state["directions"], proposal.directions)
+        known = state["directions"].to(proposal.directions)  # from a checkpoint: of the CPU
+        directions = torch.where(keep, known, proposal.directions)
         still = torch.zeros(len(directions))
         fresh = propose(proposal.step, directions, proposal.reach, proposal.temperature, 0.0, still)
         remembered = torch.where(reuse[:, None, None], state["losses"], proposal.remembered)
@@ -233,12 +235,71 @@ class AdaptiveProbes(Rule):
         change = (mean - state["mean"]).abs()
         evaluated = torch.zeros(len(mean), dtype=torch.bool)
         evaluated[proposal.rows] = True
-        steady = change <= self.tolerance * state["mean"].abs()
         age = torch.where(evaluated, 0, state.get("age", torch.zeros(len(mean)).long()) + 1)
         return {
             "mean": mean,
-            "steady": torch.where(evaluated, steady, state.get("steady", steady)),
+            "steady": change <= self.tolerance * state["mean"].abs(),  # of a reused row, 0 <= …
             "age": age,
             "losses": losses.double(),
             "directions": proposal.directions,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class WeightMomentum(Rule):
+    """v ← βv + Π·move; the weights move by v. β may be scheduled.
+
+    With fixed directions this is `Momentum`. With directions redrawn every few steps `Momentum`
+    would forget at each redraw, while this one adds up what successive small subspaces found, so
+    that a step follows an average over many more directions than it probes.
+    """
+
+    beta: Schedule = 0.9
+
+    of_weights: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fraction("WeightMomentum: beta", self.beta)
+
+    def shape_weights(
+        self, changes: Tensors, state: RuleState, weights: Tensors, step: int
+    ) -> tuple[Tensors, RuleState]:
+        """The new velocity, which is the change."""
+        del weights
+        beta = fraction_at("WeightMomentum: beta", self.beta, step)
+        # Before the first step there is no velocity; after a checkpoint it may be on the CPU.
+        known = {name: state[f"velocity {name}"] for name in changes if f"velocity {name}" in state}
+        velocity = {
+            name: beta * known[name].to(change) + change if name in known else change
+            for name, change in changes.items()
+        }
+        return velocity, {f"velocity {name}": value for name, value in velocity.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FullDecay(Rule):
+    """W ← (1 − rate)·W + change, for every matrix: decoupled weight decay, of whole weights.
+
+    `WeightDecay` pulls on the directions that are searched at the moment, which is a larger part
+    of a narrow layer than of a wide one. This one pulls on all weights alike. With directions
+    redrawn at every step it also wears off the random walk along those the loss hardly feels,
+    which is what a network trained that way overfits with. Biases and other vectors are left
+    alone. Put it after a momentum, which would add it up. Its rate should shrink with the step
+    radius, or decay wins in the end.
+    """
+
+    rate: Schedule
+
+    def __post_init__(self) -> None:
+        check_fraction("FullDecay: rate", self.rate)
+
+    def shape_weights(
+        self, changes: Tensors, state: RuleState, weights: Tensors, step: int
+    ) -> tuple[Tensors, RuleState]:
+        """The changes, pulled toward zero weights."""
+        rate = fraction_at("FullDecay: rate", self.rate, step)
+        pulled = {
+            name: change - rate * weights[name].detach() if change.dim() > 1 else change
+            for name, change in changes.items()
+        }
+        return pulled, state

@@ -1,14 +1,17 @@
 """Every choice a PolyStep run is made of, checked when it is written down."""
 
-import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
+import torch
+
+from hardstep._checks import check_count, check_positive, is_number, suggest
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Haar, Jitter, Polytope, Rotation, Simplex
-from hardstep.optim.rules import Rule
+from hardstep.optim.rules import Reuse, Rule
 from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
 from hardstep.solvers import RowSoftmax, Sinkhorn, Solver
 from hardstep.subspaces import RowWise, Sketch, Subspace
@@ -43,7 +46,7 @@ class Settings:
     probe_radius: Radius = field(default_factory=lambda: Length(2.0))
     num_probes: int = 1
     jitter: Jitter = field(default_factory=Jitter)
-    rules: tuple[Rule, ...] = ()
+    rules: Sequence[Rule] = ()
     nonfinite: NonFinite = "worst"
 
     def __post_init__(self) -> None:
@@ -54,8 +57,7 @@ class Settings:
         _check_radius("step_radius", self.step_radius)
         _check_radius("probe_radius", self.probe_radius)
         _check_positive("temperature", self.temperature)
-        if not isinstance(self.num_probes, int) or self.num_probes < 1:
-            raise ConfigError(f"num_probes must be a whole number >= 1, got {self.num_probes!r}")
+        check_count("num_probes", self.num_probes)
         if not isinstance(self.jitter, Jitter):
             raise ConfigError(
                 f"jitter must be an object such as Jitter(probe=Mollifier(0.05)), got "
@@ -73,11 +75,12 @@ class Settings:
                 "Sinkhorn gives every direction its share of the particles, and a Sketch has one "
                 f"particle, which would stand still, got {self.solver!r}; use RowSoftmax()"
             )
-        forgetful = [rule for rule in self.rules if rule.remembers]
+        move = torch.zeros(1, self.polytope.dim)
+        forgetful = [rule for rule in self.rules if not rule.of_weights and rule.init(move)]
         if isinstance(self.rotation, Biased) or forgetful:
             raise ConfigError(
                 f"{(*forgetful, self.rotation)[0]!r} remembers coordinates, and a Sketch has new "
-                "ones at every step, so it would do nothing; leave it out, or use WeightMomentum"
+                "ones at every step, so it would forget; leave it out, or use WeightMomentum"
             )
 
     def _check_rules(self) -> None:
@@ -90,22 +93,37 @@ class Settings:
         if len(set(kinds)) < len(kinds):
             raise ConfigError(f"rules: each kind may appear once, got {', '.join(kinds)}")
         jittered = self.jitter.probe is not None or self.jitter.step is not None
-        reuses = [type(rule).__name__ for rule in self.rules if rule.reuses]
+        reuses = [type(rule).__name__ for rule in self.rules if isinstance(rule, Reuse)]
         if jittered and reuses:
             raise ConfigError(
                 f"{reuses[0]} cannot be combined with jitter, whose noise it would read as a "
                 "change of the loss; drop one of them"
             )
 
-    def changed(self, **changes: Any) -> "Settings":
-        """These settings with some fields replaced; unknown names are refused."""
-        known = {f.name for f in fields(self)}
-        unknown = sorted(set(changes) - known)
+    def changed(
+        self,
+        *,
+        subspace: Subspace | None = None,
+        polytope: Polytope | None = None,
+        rotation: Rotation | None = None,
+        solver: Solver | None = None,
+        temperature: Schedule | None = None,
+        step_radius: Radius | None = None,
+        probe_radius: Radius | None = None,
+        num_probes: int | None = None,
+        jitter: Jitter | None = None,
+        rules: Sequence[Rule] | None = None,
+        nonfinite: NonFinite | None = None,
+        **unknown: Never,
+    ) -> "Settings":
+        """These settings with the given fields replaced; one that is None stays as it is."""
+        given = locals()
+        names = [item.name for item in fields(self)]
         if unknown:
-            raise ConfigError(
-                f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
-            )
-        return replace(self, **changes)
+            name = next(iter(unknown))
+            raise ConfigError(f"unknown setting {name!r}; {suggest(name, names)}")
+        changes = {name: given[name] for name in names if given[name] is not None}
+        return replace(self, **changes) if changes else self
 
 
 def _is_balanced(solver: object) -> bool:
@@ -131,10 +149,9 @@ def _check_positive(name: str, value: object) -> None:
     """A schedule is checked when it is used."""
     if callable(value):
         return
-    if not isinstance(value, Real):
+    if not is_number(value):
         raise ConfigError(f"{name} must be a number or a schedule, got {value!r}")
-    if not 0 < float(value) < math.inf:
-        raise ConfigError(f"{name} must be > 0 and finite, got {value}")
+    check_positive(name, value)
 
 
 def describe(value: Any) -> str:
@@ -153,3 +170,46 @@ def describe(value: Any) -> str:
     if repr(value) == object.__repr__(value):  # would show an address, another in each process
         return f"{describe(type(value))}({describe(getattr(value, '__dict__', {}))})"
     return repr(value)
+
+
+def list_differences(saved: str, now: str, name: str = "settings") -> list[str]:
+    """`field: saved → now` for the innermost fields that differ; texts as `describe` makes them."""
+    if saved == now:
+        return []
+    left, right = _fields(saved), _fields(now)
+    if left is None or right is None or left[0] != right[0]:
+        return [f"{name}: {saved} → {now}"]
+    inside = "" if name == "settings" else name
+    found = []
+    for key in left[1] | right[1]:  # in order
+        path = f"{inside}{'' if key.startswith('[') or not inside else '.'}{key}"
+        was, is_now = (part[1].get(key, "absent") for part in (left, right))
+        found += list_differences(was, is_now, path)
+    return found
+
+
+def _fields(text: str) -> tuple[str, dict[str, str]] | None:
+    """The kind and the parts of `Kind(a=…, b=…)` or `[…, …]`, if the text is one of these."""
+    match = re.fullmatch(r"([\w.]*)([(\[])(.*)([)\]])", text, re.DOTALL)
+    if match is None:
+        return None
+    kind, bracket, inner, _ = match.groups()
+    parts = _split(inner)
+    if bracket == "[":
+        return f"list of {len(parts)}", {f"[{i}]": part for i, part in enumerate(parts)}
+    pairs = [re.fullmatch(r"(\w+)=(.*)", part, re.DOTALL) for part in parts]
+    if not all(pairs):
+        return None
+    return kind, {pair[1]: pair[2] for pair in pairs if pair}
+
+
+def _split(text: str) -> list[str]:
+    """Cut at the commas that are in no brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]

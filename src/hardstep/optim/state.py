@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from hardstep.errors import CheckpointError
-from hardstep.optim.coverage import Statistics
-from hardstep.optim.differences import differences
+from hardstep.optim.report import Statistics
 from hardstep.optim.rules import Rule, RuleState
+from hardstep.optim.settings import list_differences
 from hardstep.solvers import Potentials
 
 FORMAT = 2
@@ -30,9 +30,9 @@ class State(NamedTuple):
     statistics: Statistics
 
 
-def fresh(shape: tuple[int, int], rules: Sequence[Rule], like: Tensor) -> State:
-    """The state before the first step."""
-    zero = like.new_zeros(shape)
+def start(rules: Sequence[Rule], particles: Tensor) -> State:
+    """The state before the first step, for particles of this shape, dtype and device."""
+    zero = torch.zeros_like(particles)
     memories = tuple(rule.init(zero) for rule in rules)
     return State(0, 0, zero, zero, memories, None, Statistics())
 
@@ -42,7 +42,7 @@ def forget(state: State, rules: Sequence[Rule], weights_too: bool) -> State:
 
     What rules remember of the weights stays unless `weights_too`.
     """
-    clean = fresh((len(state.coordinates), state.coordinates.shape[1]), rules, state.coordinates)
+    clean = start(rules, state.coordinates)
     memories = (
         memory if rule.of_weights and not weights_too else empty
         for rule, memory, empty in zip(rules, state.rules, clean.rules, strict=True)
@@ -72,8 +72,10 @@ def to_dict(state: State, settings: str, seed: int) -> dict[str, Any]:
     }
 
 
-def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) -> State:
-    """The state a dict describes.
+def from_dict(
+    saved: Mapping[str, Any], settings: str, seed: int, rules: Sequence[Rule], like: Tensor
+) -> State:
+    """The state a dict describes, for particles like `like`.
 
     Raises:
         CheckpointError: It was saved by another format, configuration or seed.
@@ -83,7 +85,7 @@ def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) 
             f"optimizer state has format {saved.get('format')!r}, this version reads {FORMAT}"
         )
     if saved["settings"] != settings:
-        found = "; ".join(differences(str(saved["settings"]), settings))
+        found = "; ".join(list_differences(str(saved["settings"]), settings))
         raise CheckpointError(
             f"optimizer state was saved with other settings (saved → now: {found}); build the "
             "optimizer with the saved ones"
@@ -104,13 +106,16 @@ def from_dict(saved: Mapping[str, Any], settings: str, seed: int, like: Tensor) 
         evaluations=int(saved["evaluations"]),
         coordinates=saved["coordinates"].to(like).clone(),
         previous_move=saved["previous_move"].to(like).clone(),
-        rules=tuple(_rule_state(rule, like.device) for rule in saved["rules"]),
+        rules=tuple(
+            _load_rule(known, rule.init(like))
+            for known, rule in zip(saved["rules"], rules, strict=True)
+        ),
         potentials=Potentials(*(p.clone() for p in potentials)) if potentials else None,
         statistics=Statistics(*saved["statistics"]),
     )
 
 
-def _rule_state(saved: Mapping[str, Tensor], device: torch.device) -> RuleState:
-    """Moves and directions follow the model's device; per-row records stay on the CPU."""
-    on_device = {"velocity", "average", "directions"}  # the first word of a name
-    return {k: (v.to(device) if k.split()[0] in on_device else v).clone() for k, v in saved.items()}
+def _load_rule(saved: Mapping[str, Tensor], fresh: RuleState) -> RuleState:
+    """What a rule starts with returns to the device where the rule made it."""
+    devices = {name: tensor.device for name, tensor in fresh.items()}
+    return {name: v.to(devices.get(name, v.device)).clone() for name, v in saved.items()}

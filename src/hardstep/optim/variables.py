@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from hardstep._checks import is_number
 from hardstep.errors import ConfigError
 
 Vector = NDArray[np.float64]
-Bounds = Sequence[tuple[float, float]]
+Bounds = tuple[float, float] | Sequence[tuple[float, float]]  # for all variables, or per variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Variables:
         return torch.from_numpy(np.stack([self.start, self.scale, self.low, self.high]))
 
 
-def variables(
+def read_variables(
     dim: int | None, x0: ArrayLike | None, scale: ArrayLike, bounds: Bounds | None
 ) -> Variables:
     """What the user's arguments amount to.
@@ -40,8 +40,9 @@ def variables(
     Raises:
         ConfigError: They contradict each other, or make no sense.
     """
-    size = _dimension(dim, x0, bounds)
-    low, high = _box(bounds, size)
+    pairs = None if bounds is None else _numbers("bounds", bounds)
+    size = _dimension(dim, x0, pairs)
+    low, high = _box(pairs, size)
     return Variables(_start(x0, low, high), _scales(scale, low, high), low, high)
 
 
@@ -52,34 +53,34 @@ def _numbers(name: str, value: ArrayLike) -> Vector:
         raise ConfigError(f"AskTell: {name} must be numbers, got {repr(value)[:80]}") from error
 
 
-def _dimension(dim: int | None, x0: ArrayLike | None, bounds: Bounds | None) -> int:
-    if dim is not None and (not isinstance(dim, Real) or dim != int(dim)):
+def _dimension(dim: int | None, x0: ArrayLike | None, pairs: Vector | None) -> int:
+    if dim is not None and (not is_number(dim) or dim != int(dim)):
         raise ConfigError(f"AskTell: dim must be a whole number, got {dim!r}")
-    sizes = {
-        name: size
-        for name, size in (
-            ("dim", dim),
-            ("x0", None if x0 is None else _numbers("x0", x0).size),
-            ("bounds", None if bounds is None else len(np.atleast_1d(_numbers("bounds", bounds)))),
-        )
-        if size is not None
+    known = {
+        "dim": dim,
+        "x0": None if x0 is None else _numbers("x0", x0).size,
+        "bounds": None if pairs is None or pairs.shape == (2,) else len(np.atleast_1d(pairs)),
     }
+    sizes = {name: size for name, size in known.items() if size is not None}
+    if not sizes and pairs is not None:
+        raise ConfigError(f"AskTell: bounds {pairs.tolist()} of all variables need dim or x0")
     if len(set(sizes.values())) != 1 or min(sizes.values()) < 1:
         raise ConfigError(f"AskTell: need one number of variables, got {sizes or 'nothing'}")
     return int(next(iter(sizes.values())))
 
 
-def _box(bounds: Bounds | None, dim: int) -> tuple[Vector, Vector]:
-    if bounds is None:
+def _box(pairs: Vector | None, dim: int) -> tuple[Vector, Vector]:
+    if pairs is None:
         return np.full(dim, -np.inf), np.full(dim, np.inf)
-    pairs = _numbers("bounds", bounds)
-    if pairs.shape != (dim, 2):
+    if pairs.shape not in ((2,), (dim, 2)):
         raise ConfigError(
-            f"AskTell: bounds must be a (low, high) pair per variable, got shape {pairs.shape}"
+            "AskTell: bounds must be a (low, high) pair, or one per variable, got shape "
+            f"{pairs.shape}"
         )
-    if not (pairs[:, 0] < pairs[:, 1]).all():
+    every = np.broadcast_to(pairs, (dim, 2)).copy()
+    if not (every[:, 0] < every[:, 1]).all():
         raise ConfigError(f"AskTell: every bound must have low < high, got {pairs.tolist()}")
-    return pairs[:, 0], pairs[:, 1]
+    return every[:, 0], every[:, 1]
 
 
 def _scales(scale: ArrayLike, low: Vector, high: Vector) -> Vector:

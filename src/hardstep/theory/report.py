@@ -1,8 +1,8 @@
-"""Outcomes of the suite as lines, as Markdown and as one page of HTML."""
+"""Outcomes of the suite as lines and as one page of HTML."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from hardstep._pages import Markup, element, html_page, join, markdown_table
+from hardstep._pages import Markup, element, html_page, join
 from hardstep.theory.suite import Outcome
 
 COLUMNS = ("id", "what", "measured", "expected", "tol", "verdict", "control", "paper", "seconds")
@@ -23,7 +23,7 @@ GROUPS = {
 SHOWN = 3  # numbers of a check in a table; the JSON has them all
 
 
-def line(outcome: Outcome) -> str:
+def format_line(outcome: Outcome) -> str:
     """One check in one line, for the terminal."""
     verdict = "pass" if outcome.passed else "FAIL"
     control = "fails as it must" if all(outcome.controls_failed.values()) else "CONTROL PASSES"
@@ -34,7 +34,7 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summarize(outcomes: Sequence[Outcome]) -> str:
     """What the whole run says, in one sentence."""
     passed = sum(outcome.passed for outcome in outcomes)
     sound = sum(outcome.sound for outcome in outcomes)
@@ -49,38 +49,22 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
-    """A table per group."""
-    parts = []
-    for letter, members in _by_group(outcomes):
-        table = markdown_table(COLUMNS, [_cells(member) for member in members])
-        notes = [f"- **{m.check.id}**: {m.evidence.note}" for m in members if m.evidence.note]
-        parts.append(f"## {letter}: {GROUPS[letter]}\n\n{table}")
-        if notes:
-            parts.append("\n".join(notes))
-    return "\n\n".join(parts)
-
-
-def page(outcomes: Sequence[Outcome], command: str) -> str:
+def write_page(outcomes: Sequence[Outcome], command: str) -> str:
     """One self-contained page."""
     head = element("tr", *(element("th", column) for column in COLUMNS))
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.check.group, []).append(outcome)
     sections = [
         join(
             element("h2", f"{letter}: {GROUPS[letter]}"),
             element("table", head, *(_row(member) for member in members)),
         )
-        for letter, members in _by_group(outcomes)
+        for letter, members in sorted(groups.items())
     ]
     title = element("h1", "Theory checks")
-    said = element("p", summary(outcomes)), element("p", element("code", command))
+    said = element("p", summarize(outcomes)), element("p", element("code", command))
     return html_page("hardstep theory", _STYLE, join(title, *said, *sections))
-
-
-def _by_group(outcomes: Iterable[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    groups: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(outcome.check.group, []).append(outcome)
-    return sorted(groups.items())
 
 
 def _cells(outcome: Outcome) -> list[str]:
@@ -93,8 +77,8 @@ def _cells(outcome: Outcome) -> list[str]:
         _numbers(evidence.measured),
         _numbers(evidence.expected) or "–",
         f"{evidence.tol:g}",
-        "pass" if outcome.passed else "**fail**",
-        "fails" if all(outcome.controls_failed.values()) else "**passes**",
+        "pass" if outcome.passed else "fail",
+        "fails" if all(outcome.controls_failed.values()) else "passes",
         paper,
         f"{outcome.seconds:.2f}",
     ]
@@ -102,7 +86,7 @@ def _cells(outcome: Outcome) -> list[str]:
 
 def _row(outcome: Outcome) -> Markup:
     kind = "sound" if outcome.sound else "broken"
-    cells = [element("td", cell.strip("*")) for cell in _cells(outcome)]
+    cells = [element("td", cell) for cell in _cells(outcome)]
     row = element("tr", *cells, class_=kind)
     if not outcome.evidence.note:
         return row

@@ -7,7 +7,7 @@ fail. A check whose control passes could not have failed, and is reported as bro
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -20,15 +20,14 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Run:
+class Setup:
     """What a check may depend on."""
 
     seed: int = 0
     quick: bool = True
-    trained: bool = False  # protocols that train networks, which take minutes
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """A generator of this check's own; different purposes are independent."""
+        """A generator of this check alone; different purposes are independent."""
         return np.random.default_rng([self.seed, *purpose])
 
 
@@ -39,9 +38,10 @@ class Evidence:
     Args:
         measured: Named numbers.
         expected: What they should be, where a closed form or a precise value exists.
-        tol: Of the predicate, for the table.
-        ok: The predicate; it judges `measured` and every control.
+        tol: How far from an expected value still passes.
         controls: Wrong objects by name, measured in the same way under the same names.
+        tols: By name, where they differ from `tol`; infinite for a value that is only shown.
+        also: What is asked besides: bounds, and values that nothing else is expected of.
         paper: Printed values, by the names of `measured`.
         paper_tol: How far from a printed value still counts as agreement, by name or for all.
         note: What a reader should know, such as where the paper's figure is noise.
@@ -50,11 +50,23 @@ class Evidence:
     measured: Values
     expected: Values
     tol: float
-    ok: Callable[[Values], bool]
     controls: Mapping[str, Values]
+    tols: Values = field(default_factory=dict)
+    also: Callable[[Values], bool] = lambda values: True
     paper: Values = field(default_factory=dict)
     paper_tol: float | Values = 0.0
     note: str = ""
+
+    def ok(self, values: Values) -> bool:
+        """The predicate; it judges `measured` and every control."""
+        near = (
+            abs(values[name] - value) <= self.tols.get(name, self.tol)
+            for name, value in self.expected.items()
+        )
+        return all(near) and bool(self.also(values))
+
+
+Function = Callable[[Setup], Evidence]
 
 
 class Check(NamedTuple):
@@ -63,7 +75,7 @@ class Check(NamedTuple):
     id: str
     theorem: str
     kind: Kind
-    function: Callable[[Run], Evidence]
+    function: Function
 
     @property
     def group(self) -> str:
@@ -78,7 +90,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A judged check; `as_dict` has the keys of the specification."""
+    """A check and its verdicts; `as_dict` has the keys of the specification."""
 
     check: Check
     evidence: Evidence
@@ -129,12 +141,10 @@ class Outcome:
 _CHECKS: dict[str, Check] = {}
 
 
-def check(
-    identifier: str, theorem: str, kind: Kind
-) -> Callable[[Callable[[Run], Evidence]], Callable[[Run], Evidence]]:
+def check(identifier: str, theorem: str, kind: Kind) -> Callable[[Function], Function]:
     """Register a check under its identifier in the specification, such as "A1" or "A1-MC"."""
 
-    def register(function: Callable[[Run], Evidence]) -> Callable[[Run], Evidence]:
+    def register(function: Function) -> Function:
         if identifier in _CHECKS:
             raise ConfigError(f"two checks are called {identifier}")
         _CHECKS[identifier] = Check(identifier, theorem, kind, function)
@@ -143,8 +153,8 @@ def check(
     return register
 
 
-def registered() -> list[Check]:
-    """All checks, by group and number."""
+def list_checks() -> list[Check]:
+    """The checks of all modules imported so far, by group and number."""
     return sorted(_CHECKS.values(), key=lambda c: _order(c.id))
 
 
@@ -153,26 +163,20 @@ def _order(identifier: str) -> tuple[str, int, str]:
     return identifier[0], int(digits or 0), identifier
 
 
-def close(expected: Values, tol: float) -> Callable[[Values], bool]:
-    """A predicate: every expected value within an absolute tolerance."""
-    return lambda values: all(abs(values[name] - expected[name]) <= tol for name in expected)
+def merge(parts: Iterable[Values]) -> dict[str, float]:
+    """Named numbers of several tables in one."""
+    return {name: value for part in parts for name, value in part.items()}
 
 
-def judge(checked: Check, run: Run) -> Outcome:
+def judge(check: Check, setup: Setup) -> Outcome:
     """Run one check and decide."""
     began = time.process_time()
-    evidence = checked.function(run)
+    evidence = check.function(setup)
     seconds = time.process_time() - began
     for name, values in evidence.controls.items():
         if not all(math.isfinite(value) for value in values.values()):
-            raise ConfigError(f"{checked.id}: control {name!r} must be finite, got {values}")
+            raise ConfigError(f"{check.id}: control {name!r} must be finite, got {values}")
     if not evidence.controls:
-        raise ConfigError(f"{checked.id} has no control, so nothing shows that it could fail")
+        raise ConfigError(f"{check.id} has no control, so nothing shows that it could fail")
     failed = {name: not evidence.ok(values) for name, values in evidence.controls.items()}
-    return Outcome(checked, evidence, bool(evidence.ok(evidence.measured)), failed, seconds)
-
-
-def judged(checks: Iterable[Check], run: Run) -> Iterator[Outcome]:
-    """Outcomes as they come."""
-    for one in checks:
-        yield judge(one, run)
+    return Outcome(check, evidence, evidence.ok(evidence.measured), failed, seconds)

@@ -6,13 +6,13 @@ from hardstep.training.callbacks import (
     CoverageLog,
     EarlyStopping,
     JsonlLog,
+    LiveLine,
     ProgressBar,
     TensorBoard,
 )
 from hardstep.training.checkpoints import Checkpoint
 from hardstep.training.fit import FINISHED, INTERRUPTED, FitResult, Validation, fit
-from hardstep.training.liveline import LiveLine
-from hardstep.training.run import ACCURACY, Metric, Run, Score, mean_score
+from hardstep.training.run import ACCURACY, Metric, Run, Score, Trainable, mean_score
 
 __all__ = [
     "ACCURACY",
@@ -30,6 +30,7 @@ __all__ = [
     "Run",
     "Score",
     "TensorBoard",
+    "Trainable",
     "Validation",
     "checkpoints",
     "fit",

@@ -2,15 +2,20 @@
 
 import json
 import math
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hardstep._checks import check_count
 from hardstep._files import free_beside, replacing
-from hardstep.errors import ConfigError
 from hardstep.optim import StepReport
-from hardstep.training.liveline import LiveLine
 from hardstep.training.run import Run, Score
+
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class Callback:
@@ -39,8 +44,7 @@ class EarlyStopping(Callback):
     patience: int
 
     def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise ConfigError(f"EarlyStopping: patience must be at least 1, got {self.patience}")
+        check_count("EarlyStopping: patience", self.patience)
 
     def on_validation(self, run: Run, score: Score) -> None:
         """Count validations since the best one."""
@@ -53,7 +57,7 @@ class EarlyStopping(Callback):
 class JsonlLog(Callback):
     """One JSON object per step and per validation, a line each.
 
-    A resumed run goes on with its file, less the lines past the point it resumes from, so that
+    A resumed run continues its file, less the lines past the point it resumes from, so that
     steps appear once. A new run begins a new file; one that is there already is kept beside it,
     as log.1.jsonl for log.jsonl.
     """
@@ -118,8 +122,7 @@ class CoverageLog(Callback):
     """
 
     def __init__(self, path: Path | str, every: int = 10) -> None:
-        if every < 1:
-            raise ConfigError(f"CoverageLog: every must be at least 1, got {every}")
+        check_count("CoverageLog: every", every)
         self.path, self.every = Path(path), every
 
     def on_step(self, run: Run, report: StepReport) -> None:
@@ -176,8 +179,53 @@ class TensorBoard(Callback):
         self._writer.close()
 
 
+class LiveLine:
+    """A live bar with numbers on a terminal, elsewhere a plain line now and then.
+
+    On stderr, unless a stream is given.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.console = Console(file=stream, stderr=stream is None)
+        self._bar: Progress | None = None
+        self._next = 0.0
+
+    def start(self, steps: int | None) -> None:
+        """Show the bar, if there is a terminal to show it on."""
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("step {task.completed}/{task.total}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(compact=True),
+                console=self.console,
+                transient=True,
+            )
+            self._bar.add_task("steps", total=steps, numbers="")
+            self._bar.start()
+
+    def show(self, step: int, steps: int | None, numbers: str) -> None:
+        """Renew the line."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=step, numbers=numbers)
+        elif time.monotonic() >= self._next:
+            of = f"/{steps}" if steps else ""
+            self.say(f"step {step}{of}  {numbers}")
+            self._next = time.monotonic() + SECONDS_BETWEEN_LINES
+
+    def say(self, text: str) -> None:
+        """Print above the bar."""
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
 class ProgressBar(Callback):
-    """A live bar on a terminal; elsewhere a plain line now and then."""
+    """Loss, validation and speed in a `LiveLine`."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.line = LiveLine(stream)
@@ -189,7 +237,7 @@ class ProgressBar(Callback):
         """Show the bar."""
         self._evaluations, self._seconds = run.optimizer.evaluations, run.seconds
         if run.best is not None:
-            self._validation = self._shown(run, run.history[-1])
+            self._validation = self._format(run, run.history[-1])
         self.line.start(run.total_steps or None)
 
     def on_step(self, run: Run, report: StepReport) -> None:
@@ -202,7 +250,7 @@ class ProgressBar(Callback):
 
     def on_validation(self, run: Run, score: Score) -> None:
         """Remember what to show."""
-        self._validation = self._shown(run, score)
+        self._validation = self._format(run, score)
 
     def on_message(self, text: str) -> None:
         """Print above the bar."""
@@ -213,5 +261,5 @@ class ProgressBar(Callback):
         self.line.close()
 
     @staticmethod
-    def _shown(run: Run, score: Score) -> str:
-        return f"{score.value:.4g}" if run.metric is None else run.metric.shown(score.value)
+    def _format(run: Run, score: Score) -> str:
+        return f"{score.value:.4g}" if run.metric is None else run.metric.format(score.value)

@@ -1,13 +1,18 @@
-"""Checkpoints that are either the old one or the new one, never half of each."""
+"""Checkpoints that are either the old one or the new one, never half of each.
+
+Also: whether a saved run is the one that is to be resumed.
+"""
 
 import os
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from hardstep._files import replacing
 from hardstep.errors import CheckpointError
@@ -44,7 +49,7 @@ def check_place(path: Path | str, resume: bool) -> None:
         raise CheckpointError(f"checkpoint {path} is a folder; name a file in it")
     if file.exists() and not resume:
         raise CheckpointError(
-            f"checkpoint {path} holds a run already; go on with it with resume=True, name another "
+            f"checkpoint {path} holds a run already; resume it with resume=True, name another "
             "path, or delete it"
         )
     there = next(p for p in file.absolute().parents if p.exists())
@@ -68,10 +73,46 @@ def load(path: Path | str) -> dict[str, Any]:
     if not Path(path).is_file():
         raise CheckpointError(f"no checkpoint at {path}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of a pickle that is not ours; it is refused below
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"cannot read checkpoint {path}: {reason}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of hardstep's training loop ({FORMAT})")
     return content
+
+
+def check_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
+    """Refuse the weights of another model, before anything is changed."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+    own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    odd = [name for name in own | shapes if own.get(name) != shapes.get(name)]
+    if odd:
+        now, before = (part.get(odd[0], "absent") for part in (own, shapes))
+        raise CheckpointError(
+            f"fit: the checkpoint is of another model: {odd[0]} was {before} and is {now}; build "
+            "the model it was saved with"
+        )
+
+
+def check_stream(now: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Refuse other batches, as far as they can be told apart."""
+    for name, value in now.items():
+        if saved.get(name, value) != value:
+            raise CheckpointError(
+                f"fit: train has {name} {value}, that of the saved run had {saved[name]}; resume "
+                "with the same batches, or start a new run with another checkpoint"
+            )
+
+
+def name_way_out(error: CheckpointError, now: int, saved: int) -> CheckpointError:
+    """The optimizer's refusal; schedules made for another number of steps are a common reason."""
+    if now == saved or not saved:
+        return error
+    return CheckpointError(
+        f"{error}; the saved run was to take {saved} steps and this one {now}, so schedules made "
+        f"for the whole run differ: resume with its limits, or train on from its weights, "
+        f"checkpoints.load(path)['model'], as a new run with another checkpoint"
+    )

@@ -13,23 +13,27 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from hardstep._checks import check_count
+from hardstep._checks import check_count, is_number
 from hardstep.errors import CheckpointError, ConfigError
-from hardstep.evaluation import LossFunction
-from hardstep.optim import PolyStep, presets, trainable
-from hardstep.optim.arguments import check_loss_fn
+from hardstep.evaluation import LossFunction, check_loss_fn
+from hardstep.optim import PolyStep, presets
 from hardstep.training import checkpoints
-from hardstep.training.arguments import check_callbacks, check_optimizer
-from hardstep.training.batches import Stream, split_batch
-from hardstep.training.batching import check_batches, check_target, check_tensors
-from hardstep.training.callbacks import Callback
+from hardstep.training.batches import (
+    Stream,
+    check_batches,
+    check_target,
+    check_tensors,
+    num_batches,
+    split_batch,
+)
+from hardstep.training.callbacks import Callback, EarlyStopping
 from hardstep.training.checkpoints import Checkpoint
-from hardstep.training.limits import Limits
-from hardstep.training.run import Metric, Run, Score, follow_statistics, mean_score
-from hardstep.training.sight import check_sighted, look
+from hardstep.training.run import Metric, Run, Score, Trainable, follow_statistics, mean_score
 
 INTERRUPTED = "interrupted"
 FINISHED = "finished"
+HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
+NEEDED = ("model", "seed", "step", "steps", "evaluations", "report", "state_dict")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Validation:
     """Held-out batches that select the weights.
 
     Args:
-        batches: Iterated anew at each validation.
+        batches: Iterated at each validation.
         metric: What to measure; the training loss if left out.
         every: Steps between validations; once per epoch if left out.
     """
@@ -75,7 +79,7 @@ def fit(
     valid: Iterable[Any] | Validation | None = None,
     *,
     loss_fn: LossFunction = functional.cross_entropy,
-    optimizer: trainable.Trainable | None = None,
+    optimizer: Trainable | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     seconds: float | None = None,
@@ -96,7 +100,7 @@ def fit(
         seconds: Wall-clock time, earlier sessions of a resumed run included.
         callbacks: What watches the run.
         checkpoint: Where to save; a run that is saved there already is not replaced.
-        resume: Go on from the checkpoint. With the same arguments the result is bit for bit
+        resume: Continue from the checkpoint. With the same arguments the result is bit for bit
             that of an uninterrupted run.
 
     Returns:
@@ -108,16 +112,16 @@ def fit(
         ObjectiveError: No loss was finite, from the first step on.
         CheckpointError: The checkpoint belongs to another run, or cannot be saved.
     """
-    limits = Limits(epochs, steps, seconds)
+    limits = _Limits(epochs, steps, seconds)
     check_batches("train", train)
     check_loss_fn(loss_fn)
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)
     target = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
     total = limits.total_steps(train)
     if optimizer is not None:
-        check_optimizer(optimizer, model)
+        _check_optimizer(optimizer, model)
     opt = optimizer or PolyStep(model, presets.general(total) if total else None)
-    watching = check_callbacks(callbacks, validated=validation is not None)
+    watching = _check_callbacks(callbacks, validated=validation is not None)
     stream = Stream(train, opt.seed)
     run = Run(model, opt, validation.metric if validation else None, total)
     run.stream = stream.identity()
@@ -138,6 +142,45 @@ def fit(
     )
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """When a run ends: the first of these that is used up."""
+
+    epochs: int | None
+    steps: int | None
+    seconds: float | None
+
+    def __post_init__(self) -> None:
+        if self.epochs is None and self.steps is None and self.seconds is None:
+            raise ConfigError("fit needs a limit: give epochs, steps or seconds")
+        for name in ("epochs", "steps"):
+            if getattr(self, name) is not None:
+                check_count(f"fit: {name}", getattr(self, name))
+        if self.seconds is None:
+            return
+        if not is_number(self.seconds) or not 0 < self.seconds < math.inf:
+            raise ConfigError(
+                f"fit: seconds must be a number > 0 and finite, got {self.seconds!r}; leave it out "
+                "for no limit of time"
+            )
+
+    def is_reached(self, run: Run) -> bool:
+        """Whether one of them is used up."""
+        return (
+            (self.epochs is not None and run.epoch >= self.epochs)
+            or (self.steps is not None and run.step >= self.steps)
+            or (self.seconds is not None and run.seconds >= self.seconds)
+        )
+
+    def total_steps(self, train: Iterable[Any]) -> int:
+        """Steps the run will take if nothing stops it, 0 if that is not known."""
+        known = [self.steps] if self.steps is not None else []
+        num = num_batches(train)
+        if self.epochs is not None and num is not None:
+            known.append(self.epochs * num)
+        return min(known) if known else 0
+
+
 class _Session:
     """One process's share of a run."""
 
@@ -156,16 +199,16 @@ class _Session:
         self.checkpoint = checkpoint
         self._saved_at = time.perf_counter()
 
-    def go(self, stream: Stream, limits: Limits) -> None:
+    def go(self, stream: Stream, limits: _Limits) -> None:
         """Step until a limit, a callback or the user says stop."""
         run = self.run
         for callback in self.callbacks:
             callback.on_start(run)
         try:
-            while not run.stopped and not limits.reached(run):
+            while not run.stopped and not limits.is_reached(run):
                 for batch in stream.epoch(run.epoch, skip=run.batch):
                     self._step(batch)
-                    if run.stopped or limits.reached(run):
+                    if run.stopped or limits.is_reached(run):
                         break
                 else:
                     run.epoch, run.batch = run.epoch + 1, 0
@@ -188,7 +231,7 @@ class _Session:
         run.batch += 1
         report = run.optimizer.report
         assert report is not None
-        look(run, report)
+        run.note_step(report)
         for callback in self.callbacks:
             callback.on_step(run, report)
         every = self.validation.every if self.validation else None
@@ -224,7 +267,7 @@ class _Session:
             self._validate()
         self._save()
         if run.stopped != INTERRUPTED:
-            check_sighted(run)
+            run.check_losses()
 
     def _due(self, checkpoint: Checkpoint) -> bool:
         return time.perf_counter() - self._saved_at >= checkpoint.every_seconds
@@ -254,3 +297,38 @@ def _interruptible(run: Run) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _check_optimizer(optimizer: object, model: nn.Module) -> None:
+    """Refuse an optimizer that is none of ours, or one of another model."""
+    if isinstance(optimizer, type) or not all(hasattr(optimizer, name) for name in NEEDED):
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        seen = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
+        raise ConfigError(
+            "fit: optimizer must be an object such as PolyStep(model) or one of "
+            f"hardstep.baselines, got {seen}"
+        )
+    if optimizer.model is not model:  # type: ignore[attr-defined]
+        raise ConfigError("fit: the optimizer was built for another model")
+
+
+def _check_callbacks(callbacks: object, validated: bool) -> list[Callback]:
+    """The callbacks as a list.
+
+    Raises:
+        ConfigError: They are none, or one of them waits for validations that never come.
+    """
+    if not isinstance(callbacks, Sequence):
+        raise ConfigError(
+            f"fit: callbacks must be a list, got {callbacks!r}; write callbacks=[…] around it"
+        )
+    for callback in callbacks:
+        known = all(callable(getattr(callback, name, None)) for name in HOOKS)
+        if isinstance(callback, type) or not known:
+            raise ConfigError(
+                f"fit: callbacks must hold objects of classes derived from "
+                f"hardstep.training.Callback, got {callback!r}"
+            )
+        if isinstance(callback, EarlyStopping) and not validated:
+            raise ConfigError("fit: EarlyStopping counts validations; give valid, or leave it out")
+    return list(callbacks)

@@ -4,18 +4,74 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from hardstep.errors import CheckpointError, DataError
-from hardstep.evaluation import call_model, isolated
-from hardstep.evaluation.blackbox import as_number
-from hardstep.optim.trainable import Trainable
-from hardstep.training.batches import split_batch
-from hardstep.training.batching import check_target
-from hardstep.training.resuming import check_stream, check_weights, with_way_out
+from hardstep.errors import CheckpointError, DataError, ObjectiveError
+from hardstep.evaluation import LossFunction, call_model, isolated
+from hardstep.evaluation.objectives import as_number
+from hardstep.optim import Coverage, StepReport
+from hardstep.training.batches import check_target, split_batch
+from hardstep.training.checkpoints import check_stream, check_weights, name_way_out
+
+NONFINITE_STEPS = 10  # from the first on; a batch or two may be bad, ten in a row are no accident
+
+
+class Trainable(Protocol):
+    """What `fit` needs of an optimizer: PolyStep has it, and so has every baseline."""
+
+    @property
+    def model(self) -> nn.Module | None:
+        """What it was built for."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """What fixes every random draw."""
+        ...
+
+    @property
+    def evaluator(self) -> object:
+        """How losses are computed; may have a `path` to show."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        ...
+
+    @property
+    def evaluations(self) -> int:
+        """Losses computed so far."""
+        ...
+
+    @property
+    def evaluations_per_step(self) -> int:
+        """What a step costs, at most."""
+        ...
+
+    @property
+    def report(self) -> StepReport | None:
+        """What the last step did."""
+        ...
+
+    def step(self, inputs: Any, target: Any, loss_fn: LossFunction, /) -> float:
+        """Take one step on a batch and return its loss."""
+        ...
+
+    def coverage(self) -> Coverage:
+        """Which hypotheses of the convergence theorem the run meets."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume bit for bit, next to the model's own weights."""
+        ...
+
+    def load_state_dict(self, saved: Mapping[str, Any], /) -> None:
+        """Resume from a saved state."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,11 +90,21 @@ class Metric:
     higher_is_better: bool = False
     percent: bool = False
 
-    def shown(self, value: float) -> str:
+    @property
+    def sign(self) -> float:
+        """Times this, more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def factor(self) -> float:
+        """From a score to what is shown of it."""
+        return 100.0 if self.percent else 1.0
+
+    def format(self, value: float) -> str:
         """A score, for reading."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What records say of it."""
         return {
             "name": self.name,
@@ -79,8 +145,8 @@ class Run:
     best: Score | None = None
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     stopped: str = ""  # why, once it has
-    sighted: bool = False  # whether a step has had a finite loss
-    blind_steps: int = 0  # steps without one
+    has_finite_loss: bool = False  # whether a step has had one
+    nonfinite_steps: int = 0  # steps without one
     stream: dict[str, Any] = field(default_factory=dict)  # what identifies the batches
     seconds_before: float = 0.0
     cpu_before: float = 0.0
@@ -119,7 +185,7 @@ class Run:
         self.history.append(score)
         if self.best is None or self._better(value, self.best.value):
             self.best = score
-            self.best_weights = copied(self.model.state_dict())
+            self.best_weights = copy_state(self.model.state_dict())
         return score
 
     def _better(self, value: float, than: float) -> bool:
@@ -128,10 +194,42 @@ class Run:
         higher = self.metric is not None and self.metric.higher_is_better
         return value > than if higher else value < than
 
+    def note_step(self, report: StepReport) -> None:
+        """Take in a step's report; say it when it had no finite loss, or no difference.
+
+        Raises:
+            ObjectiveError: No step so far had a finite loss, and there have been enough.
+        """
+        if math.isfinite(report.loss):
+            self.has_finite_loss = True
+            if self.step == 1 and report.dead_share == 1.0:
+                self.say(_describe_dead_start(report))
+            return
+        self.nonfinite_steps += 1
+        if self.nonfinite_steps == 1:
+            self.say(
+                f"Every loss of step {self.step} was NaN or infinite, so it had nothing to go by: "
+                "check the inputs, and what the model puts out for them."
+            )
+        if self.nonfinite_steps >= NONFINITE_STEPS:
+            self.check_losses()
+
+    def check_losses(self) -> None:
+        """Refuse to call a run finished that has never had a finite loss.
+
+        Raises:
+            ObjectiveError: There has been none.
+        """
+        if self.nonfinite_steps and not self.has_finite_loss:
+            raise ObjectiveError(
+                f"fit: every loss of the first {self.nonfinite_steps} steps was NaN or infinite; "
+                "check the inputs for NaN, and what the model puts out for them"
+            )
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, in tensors, numbers and strings."""
+        """Everything needed to resume, in tensors, numbers and strings."""
         return {
-            "model": copied(self.model.state_dict()),
+            "model": copy_state(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "best_weights": self.best_weights,
             "best": None if self.best is None else _as_list(self.best),
@@ -142,13 +240,13 @@ class Run:
             "cpu_seconds": self.cpu_seconds,
             "stopped": self.stopped,
             "total_steps": self.total_steps,
-            "sighted": self.sighted,
-            "blind_steps": self.blind_steps,
+            "sighted": self.has_finite_loss,
+            "blind_steps": self.nonfinite_steps,
             "stream": self.stream,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on where the saved run was.
+        """Resume where the saved run was.
 
         Raises:
             CheckpointError: It is a run of another model, optimizer or stream of batches.
@@ -159,7 +257,7 @@ class Run:
             self.optimizer.load_state_dict(saved["optimizer"])
         except CheckpointError as error:
             planned = int(saved.get("total_steps", 0))
-            raise with_way_out(error, self.total_steps, planned) from error
+            raise name_way_out(error, self.total_steps, planned) from error
         self.model.load_state_dict(saved["model"])
         self.best_weights = dict(saved["best_weights"])
         self.best = None if saved["best"] is None else Score(*saved["best"])
@@ -168,16 +266,25 @@ class Run:
         self.seconds_before = float(saved["seconds"])
         self.cpu_before = float(saved.get("cpu_seconds", 0.0))  # not in checkpoints before 0.2
         # Neither is in older checkpoints, whose runs are not refused for it.
-        self.sighted = bool(saved.get("sighted", True))
-        self.blind_steps = int(saved.get("blind_steps", 0))
+        self.has_finite_loss = bool(saved.get("sighted", True))
+        self.nonfinite_steps = int(saved.get("blind_steps", 0))
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
+
+
+def _describe_dead_start(report: StepReport) -> str:
+    return (
+        f"Dead start: every probe of the first step returned the same loss "
+        f"({report.loss:.4g}), so nothing can move. The probes (radius "
+        f"{report.probe_radius:g}) do not reach a change, or the network is silent "
+        "(no unit fires): enlarge probe_radius, or scale up the initial weights."
+    )
 
 
 def _as_list(score: Score) -> list[float]:
     return list(astuple(score))
 
 
-def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def copy_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A model's state, detached from the model."""
     return {name: tensor.detach().clone() for name, tensor in state.items()}
 
@@ -203,7 +310,7 @@ def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[...,
     if not count:
         raise DataError(
             "there is no example to score: pass a list, a DataLoader or another object that can "
-            "be iterated anew at each validation, not a generator"
+            "be iterated again at each validation, not a generator"
         )
     return total / count
 

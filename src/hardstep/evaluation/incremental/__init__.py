@@ -1,5 +1,1 @@
-"""Exact incremental evaluation: probes at the cost of what they change."""
-
-from hardstep.evaluation.tiers import Incremental
-
-__all__ = ["Incremental"]
+"""Changes carried through a record operation by operation; not for users."""

@@ -1,1 +1,1 @@
-"""What a forward pass did, operation by operation."""
+"""What a forward pass did, operation by operation; not for users."""

@@ -1,0 +1,105 @@
+"""The paper's settings, per task; `hardstep.presets` has them, too.
+
+Where the paper schedules a value, the schedule spans the whole run, so these take the number of
+steps. Radii say their unit: a multiple of a flat temperature, or a length. They use the row-wise
+subspace at the paper's rank; `presets.snn(steps).changed(subspace=LayerWise(4))` is the paper's.
+"""
+
+import math
+
+from hardstep.geometry import Biased, Simplex
+from hardstep.optim.rules import Absorb, Momentum, PlanReuse
+from hardstep.optim.settings import Settings
+from hardstep.schedules import Cosine, Length, Linear, TimesTemperature
+from hardstep.subspaces import Full, RowWise
+
+
+def snn(steps: int) -> Settings:
+    """Spiking network: flat temperature, biased rotation, absorb every 20 steps."""
+    del steps  # nothing is scheduled
+    return Settings(
+        subspace=RowWise(rank=4),
+        rotation=Biased(),
+        temperature=0.5,
+        step_radius=TimesTemperature(2.0),
+        probe_radius=TimesTemperature(1.0),
+        rules=(Absorb(20),),
+    )
+
+
+def mnist(steps: int) -> Settings:
+    """A ReLU network: everything annealed, plans reused for three steps."""
+    return Settings(
+        subspace=RowWise(rank=8),
+        temperature=Cosine(10.0, 0.1, steps),
+        step_radius=Length(Cosine(5.0, 1.0, steps)),
+        probe_radius=Length(Cosine(10.0, 2.0, steps)),
+        rules=(PlanReuse(3, ema=0.7),),
+    )
+
+
+def int8(steps: int) -> Settings:
+    """Quantized weights: long steps, short probes, a little momentum."""
+    return argmax(steps).changed(rules=(Momentum(Linear(0.3, 0.5, steps)),))
+
+
+def argmax(steps: int) -> Settings:
+    """Argmax attention: long steps, short probes."""
+    return Settings(
+        subspace=RowWise(rank=8),
+        temperature=Cosine(5.0, 0.3, steps),
+        step_radius=Length(Cosine(32.0, 8.0, steps)),
+        probe_radius=Length(Cosine(2.0, 0.5, steps)),
+    )
+
+
+def staircase(steps: int) -> Settings:
+    """Staircase activations: the longest steps of the gallery."""
+    return Settings(
+        subspace=RowWise(rank=4),
+        temperature=Cosine(5.0, 1.0, steps),
+        step_radius=Length(Cosine(64.0, 32.0, steps)),
+        probe_radius=Length(Cosine(2.0, 1.0, steps)),
+    )
+
+
+def moe(steps: int) -> Settings:
+    """Hard mixture of experts: flat temperature, annealed steps, biased rotation."""
+    return Settings(
+        subspace=RowWise(rank=4),
+        rotation=Biased(),
+        temperature=0.5,
+        step_radius=Length(Cosine(12.0, 4.0, steps)),
+        probe_radius=TimesTemperature(1.0),
+    )
+
+
+def maxsat(steps: int, num_variables: int) -> Settings:
+    """MAX-SAT in the full space; radii grow with the square root of the problem."""
+    scale = math.sqrt(num_variables / 1e5)
+    reuse = (PlanReuse(3, ema=0.7),) if num_variables < 1_000_000 else ()
+    return Settings(
+        subspace=Full(),
+        polytope=Simplex(2),
+        temperature=Cosine(5.0, 0.5, steps),
+        step_radius=Length(Cosine(3000.0 * scale, 600.0 * scale, steps)),
+        probe_radius=Length(Cosine(100.0 * scale, 20.0 * scale, steps)),
+        rules=(*reuse, Momentum(Linear(0.5, 0.95, steps))),
+    )
+
+
+def rl(steps: int = 200) -> Settings:
+    """Small policies in the full space."""
+    return Settings(
+        subspace=Full(),
+        polytope=Simplex(2),
+        temperature=Cosine(1.0, 0.1, steps),
+        step_radius=TimesTemperature(0.5),  # not scheduled, hence multiples of ε in the paper
+        probe_radius=TimesTemperature(1.0),
+    )
+
+
+def etth1(steps: int) -> Settings:
+    """LSTM forecasting: the MNIST schedule with momentum."""
+    momentum = Momentum(Linear(0.5, 0.95, steps))
+    return mnist(steps).changed(rules=(PlanReuse(3, ema=0.7), momentum))
