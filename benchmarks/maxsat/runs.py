@@ -18,8 +18,7 @@ from hardstep import Cosine, Full, Length, Orthoplex, Settings, presets, seeds
 from hardstep._files import provenance
 from hardstep.baselines import CmaEs, OpenAiEs, minimize
 from hardstep.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
-from hardstep.maxsat.objective import Standing
-from hardstep.maxsat.population import population_costs
+from hardstep.maxsat.objective import Standing, population_costs
 from hardstep.schedules import PowerDecay
 from hardstep.solvers import Sinkhorn
 
@@ -190,7 +189,7 @@ def _population(formula: Formula, spec: Spec, method: Any) -> Result:
     began = time.perf_counter()
     best = minimize(method, losses_of, spec["evaluations"])
     assignment = (best.vector >= 0).numpy()
-    weight, hard = formula.falsified(assignment)
+    weight, hard = formula.cost(assignment)
     return {
         **_standing(formula, Standing(hard, weight), assignment),
         "evaluations_spent": best.evaluations,

@@ -1,8 +1,8 @@
 """The benchmark networks in plain torch, imported by both workers.
 
-They are the networks of `hardstep.nn.models` at the paper's sizes, with the same parameters in
-the same order; our worker checks that the outputs agree. Both sides get this one file, so that
-neither runs on a model written for the other. Where the published package documents a
+They are the networks of `hardstep.tasks.architectures` at the paper's sizes, with the same
+parameters in the same order; our worker checks that the outputs agree. Both sides get this one
+file, so that neither runs on a model written for the other. Where the published package documents a
 declaration that puts a layer on one of its fast paths, the layer carries it (attributes named
 `polystep_…`), and networks are `nn.Sequential` wherever they can be, which it asks for as well.
 """

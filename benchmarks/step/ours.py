@@ -19,21 +19,21 @@ from benchmarks.step.profile import timed_parts
 from benchmarks.step.records import versions
 from benchmarks.step.rows import BY_NAME, PAPER, Row
 from benchmarks.step.wire import serve, timed
-from hardstep import nn as hard
 from hardstep.evaluation import Batched, Evaluator
 from hardstep.geometry import Simplex
 from hardstep.optim import PlanReuse, PolyStep, Proposal, Settings, presets
 from hardstep.subspaces import Full, LayerWise, RowWise, Subspace
+from hardstep.tasks import architectures
 
 PILOT = 0.01  # share of the probes that tells how long the batched evaluator would take
 GALLERY = {
-    "snn": hard.spiking_mlp,
-    "snn-once": hard.spiking_mlp,
-    "mlp": hard.mlp,
-    "int8": hard.int8_mlp,
-    "staircase": hard.staircase_mlp,
-    "argmax": hard.argmax_net,
-    "moe": hard.moe_net,
+    "snn": architectures.spiking_mlp,
+    "snn-once": architectures.spiking_mlp,
+    "mlp": architectures.mlp,
+    "int8": architectures.int8_mlp,
+    "staircase": architectures.staircase_mlp,
+    "argmax": architectures.argmax_net,
+    "moe": architectures.moe_net,
 }
 
 
@@ -47,7 +47,7 @@ class Ours:
     def setup(
         self, name: str, threads: int, batch_size: int, gallery: bool = False
     ) -> dict[str, Any]:
-        """Build the optimizer of a row, for its plain model or the one of `hardstep.nn`."""
+        """Build the optimizer of a row, for its plain model or the one of `hardstep.tasks`."""
         torch.set_num_threads(threads)
         self.row, self.batch_size = BY_NAME[name], batch_size
         self.loss_fn = nn.CrossEntropyLoss()
@@ -166,7 +166,7 @@ def _path(evaluator: Evaluator) -> str:
 
 
 def _check_against_gallery(row: Row, model: nn.Module) -> None:
-    """The plain model must be the network of `hardstep.nn`, whatever its parameters' names."""
+    """The plain model must be the network of `hardstep.tasks`, whatever its parameters' names."""
     known = _gallery(row.task, model)
     inputs, _ = batch(0, 64, row.classes)
     with torch.no_grad():
@@ -174,7 +174,7 @@ def _check_against_gallery(row: Row, model: nn.Module) -> None:
 
 
 def _gallery(task: str, model: nn.Module) -> nn.Module:
-    """The network of `hardstep.nn` with the parameters of a plain one."""
+    """The network of `hardstep.tasks` with the parameters of a plain one."""
     known: nn.Module = GALLERY[task]()
     with torch.no_grad():
         for mine, given in zip(known.parameters(), model.parameters(), strict=True):

@@ -12,7 +12,7 @@ from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.cli import compare
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError, DataError
-from tests.tasks.test_own_files import STEPS
+from tests.tasks.test_files import STEPS
 
 from .test_queue import pretended
 

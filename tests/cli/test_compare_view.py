@@ -22,7 +22,7 @@ from hardstep.cli.compare_view import LiveTable
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
 from hardstep.errors import ConfigError, DataError
 from tests.cli.test_compare import pretended
-from tests.tasks.test_own_files import STEPS
+from tests.tasks.test_files import STEPS
 
 TASK = tasks.BY_DATA["digits"]["mlp"]
 LARGE = {"steps": 166_950, "evaluations": 5_342_400, "seconds": 1234.5,

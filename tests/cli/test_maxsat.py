@@ -30,7 +30,7 @@ def test_lines_are_those_of_the_evaluation_and_the_assignment_costs_what_it_says
     assert lines_of(done, "s") == ["UNKNOWN"]
     (digits,) = lines_of(done, "v")
     assignment = np.array([digit == "1" for digit in digits])
-    assert read(instance).falsified(assignment) == (costs[-1], 0)
+    assert read(instance).cost(assignment) == (costs[-1], 0)
     assert {line[0] for line in done.stdout.splitlines()} == set("cosv")
 
 
@@ -49,7 +49,7 @@ def test_json_alone_on_stdout(instance):
     assert (result["variables"], result["clauses"], result["steps"]) == (60, 330, 30)
     assert result["polish_flips"] == 6000
     assignment = np.array([digit == "1" for digit in result["assignment"]])
-    assert read(instance).falsified(assignment) == (result["falsified_weight"], 0)
+    assert read(instance).cost(assignment) == (result["falsified_weight"], 0)
 
 
 def test_random_formulas_and_runs_follow_from_the_seed():
@@ -95,4 +95,4 @@ def test_ctrl_c_prints_the_best_found():
     (digits,) = [line[2:] for line in text.splitlines() if line.startswith("v ")]
     cost = [int(line[2:]) for line in text.splitlines() if line.startswith("o ")][-1]
     assignment = np.array([digit == "1" for digit in digits])
-    assert random_ksat(3000, seed=0).falsified(assignment) == (cost, 0)
+    assert random_ksat(3000, seed=0).cost(assignment) == (cost, 0)

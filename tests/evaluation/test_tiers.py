@@ -49,7 +49,7 @@ def test_a_wrong_kernel_gives_way_to_operations_one_by_one(problem, monkeypatch)
     torch.testing.assert_close(losses, plain)
     torch.testing.assert_close(objective.losses(candidates), plain)  # and warns no more
     assert set(evaluator.notes.values()) == {"incremental"}
-    reasons = {row.reason for row in evaluator.explain(candidates, problem).parameters}
+    reasons = {one.reason for one in evaluator.explain(candidates, problem).parameters}
     assert all(reason.startswith("a wrong fused loss: found ") for reason in reasons)
 
 

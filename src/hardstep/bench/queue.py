@@ -128,7 +128,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         check_method(tasks.find(task, data), method, dict(options))
     seeds = {(job.task, job.data): (*job.sweep, job.seed)[0] for job in jobs}
     for (task, data), seed in seeds.items():
-        dry_run.rehearse(tasks.find(task, data), seed)
+        dry_run.try_task(tasks.find(task, data), seed)
 
 
 def carry_out(

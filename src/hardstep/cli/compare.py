@@ -23,7 +23,7 @@ from hardstep.cli.compare_view import Curves, LiveTable
 from hardstep.cli.options import CompareOptions
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse
+from hardstep.tasks.dry_run import try_task
 from hardstep.tasks.files import is_address
 
 FRUGAL = (
@@ -43,7 +43,7 @@ def run_compare(options: CompareOptions) -> int:
     command = _format_command(task, methods, budget, options)
     curves = Curves(task, options.match, command, options.picture)
     _check_files(options, curves)
-    rehearse(task, seed=0)
+    try_task(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
     given = {method: usual[method] | chosen.get(method, {}) for method in methods}
     jobs = [

@@ -14,7 +14,7 @@ from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose
 from hardstep.schedules import Length, temperature_at
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 
 NUM_BATCHES = 4  # three to step on, one to judge by
 HEAD = (
@@ -32,7 +32,7 @@ def run_diagnose(options: DiagnoseOptions) -> int:
     if options.checkpoint is not None:
         restore(model, read_checkpoint(options.checkpoint)["model"], options.checkpoint, task)
     dataset = task.data(options.seed)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     train = dataset.train
     size = min(task.batch_size, max(1, len(train) // 2))  # of small data two batches at least
     examples = Batches(train, size, options.seed)

@@ -13,7 +13,7 @@ from hardstep import tasks
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 from hardstep.training import checkpoints
 
 CHECKPOINT = "checkpoint.pt"  # in the folder of a run
@@ -35,7 +35,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
     restore(model, saved["best_weights"] or saved["model"], path, task)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     test = dataset.open_test()
     step = int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"])
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)

@@ -18,7 +18,7 @@ from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 from hardstep.tasks.files import is_address, run_name
 from hardstep.training import (
     ACCURACY,
@@ -49,7 +49,7 @@ def run_train(options: TrainOptions) -> int:
     model = hard.build(task.model, options.seed)
     if options.resume:
         restore(model, saved["model"], folder / CHECKPOINT, task)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
     _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}

@@ -64,16 +64,16 @@ class Node:
 
     def filled(self, operand: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments and keyword arguments with something in place of every reference."""
-        args = [_filled(argument, operand) for argument in self.args]
-        return args, {name: _filled(value, operand) for name, value in self.kwargs.items()}
+        args = [_fill(argument, operand) for argument in self.args]
+        return args, {name: _fill(value, operand) for name, value in self.kwargs.items()}
 
 
-def _filled(argument: Any, operand: Callable[[Ref], Any]) -> Any:
+def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
     # A twentieth of the time of torch's tree_map, on arguments that are never deep.
     if isinstance(argument, Ref):
         return operand(argument)
     if isinstance(argument, list | tuple):
-        return [_filled(item, operand) for item in argument]
+        return [_fill(item, operand) for item in argument]
     return argument
 
 
