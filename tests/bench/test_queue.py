@@ -189,7 +189,7 @@ def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_pat
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
 @pytest.mark.parametrize("place", ["submit", "add_done_callback", "result"])
 def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place, number):
-    lock, free, handler = RLock(), [], lambda *given: signal.default_int_handler(*given)
+    lock, free, inherited = RLock(), [], []
 
     def interrupt(here):
         lock.acquire()  # not by `with`: Python may be interrupted just before that is entered
@@ -210,6 +210,7 @@ def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place,
 
     class FakePool(nullcontext):
         def submit(self, *_):
+            inherited.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
             interrupt("submit")
             return FakeFuture()
 
@@ -221,13 +222,15 @@ def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place,
     monkeypatch.setattr(queue, "ProcessPoolExecutor", lambda *_: FakePool(FakePool()))
     Thread(target=time.sleep, args=(1,), daemon=True).start()  # it hears what is blocked here
     job = Job("mlp", "digits", "random", 0, Budget("steps", 2.0))
-    before = signal.signal(number, handler)
+    before = signal.signal(number, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             list(carry_out(Progress([job], []), None, 2))
     finally:
-        assert signal.signal(number, before) is handler
+        assert signal.signal(number, before) is signal.default_int_handler
     assert free == [True]
+    assert all(blocked >= queue.INTERRUPTS for blocked in inherited)  # until a worker asks for them
+    assert not queue.INTERRUPTS & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 TWO_RUNS = SUITE[SUITE.index("[[run]]") : SUITE.index("[options")].replace('"polystep", ', "")
@@ -253,6 +256,7 @@ if "--multiprocessing-fork" in sys.orig_argv:
 """
 
 
+@pytest.mark.slow
 def test_kill_ends_a_suite_in_the_background_and_its_workers_one_of_which_is_starting(tmp_path):
     path, records = tmp_path / "suite.toml", tmp_path / "suite.jsonl"
     short, endless = (TWO_RUNS.replace("= 2", f"= {steps}") for steps in (1, 100_000_000))
