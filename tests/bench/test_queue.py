@@ -14,7 +14,7 @@ from llvmlite.binding import get_host_cpu_name
 
 from hardstep.bench import load, queue
 from hardstep.bench.axes import Budget
-from hardstep.bench.queue import Progress, _interrupts_noted, carry_out
+from hardstep.bench.queue import Progress, carry_out
 from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.bench.suite import read
 from hardstep.cli.bench import format_duration, run_suite, run_table
@@ -186,14 +186,15 @@ def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved 0", "saved 1"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
 @pytest.mark.parametrize("place", ["submit", "add_done_callback", "result"])
-def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place):
-    lock, free = RLock(), []
+def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place, number):
+    lock, free, inherited = RLock(), [], []
 
     def interrupt(here):
         lock.acquire()  # not by `with`: Python may be interrupted just before that is entered
         if here == place:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
             time.sleep(0.01)
         lock.release()
 
@@ -209,6 +210,7 @@ def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place)
 
     class FakePool(nullcontext):
         def submit(self, *_):
+            inherited.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
             interrupt("submit")
             return FakeFuture()
 
@@ -220,20 +222,18 @@ def test_an_interrupt_never_leaves_a_lock_of_the_pool_locked(monkeypatch, place)
     monkeypatch.setattr(queue, "ProcessPoolExecutor", lambda *_: FakePool(FakePool()))
     Thread(target=time.sleep, args=(1,), daemon=True).start()  # it hears what is blocked here
     job = Job("mlp", "digits", "random", 0, Budget("steps", 2.0))
-    with pytest.raises(KeyboardInterrupt):
-        list(carry_out(Progress([job], []), None, 2))
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(carry_out(Progress([job], []), None, 2))
+    finally:
+        assert signal.signal(number, before) is signal.default_int_handler
     assert free == [True]
+    assert all(blocked >= queue.INTERRUPTS for blocked in inherited)  # until a worker asks for them
+    assert not queue.INTERRUPTS & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-TWO_RUNS = """
-[[run]]
-data = "digits"
-tasks = ["mlp"]
-methods = ["random"]
-seeds = [0, 1]
-match = "steps"
-budget = {}
-"""
+TWO_RUNS = SUITE[SUITE.index("[[run]]") : SUITE.index("[options")].replace('"polystep", ', "")
 
 
 def end_session(leader):
@@ -256,9 +256,11 @@ if "--multiprocessing-fork" in sys.orig_argv:
 """
 
 
+@pytest.mark.slow
 def test_kill_ends_a_suite_in_the_background_and_its_workers_one_of_which_is_starting(tmp_path):
     path, records = tmp_path / "suite.toml", tmp_path / "suite.jsonl"
-    path.write_text(TWO_RUNS.format(1) + TWO_RUNS.format(100_000_000))  # short, endless
+    short, endless = (TWO_RUNS.replace("= 2", f"= {steps}") for steps in (1, 100_000_000))
+    path.write_text(short + endless)
     (tmp_path / "sitecustomize.py").write_text(SLOW_START)
     code = "from hardstep.cli.main import main; main()"
     command = shlex.join([sys.executable, "-c", code, "bench", "run", str(path), "--processes=2"])
@@ -286,30 +288,6 @@ def test_kill_ends_a_suite_in_the_background_and_its_workers_one_of_which_is_sta
     assert [record["budget"]["amount"] for record in found] == [1.0, 1.0]
     for job, record in zip(read(path), found, strict=False):  # as in one process
         assert run_job(job)["curve"]["value"] == record["curve"]["value"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
-def test_an_interrupt_waits_until_the_pool_has_noted_a_job(number):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    idle = Thread(target=time.sleep, args=(1,), daemon=True)
-    idle.start()  # it does not hold anything, so it is the one that hears
-    before, finished = signal.signal(number, interrupted), []
-
-    def start():
-        with _interrupts_noted(lambda: None):
-            os.kill(os.getpid(), number)
-            time.sleep(0.01)
-            finished.append(True)
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            start()
-        assert signal.getsignal(number) is interrupted
-    finally:
-        signal.signal(number, before)
-    assert finished
 
 
 def test_a_study_runs_every_variant_and_is_kept_apart(tmp_path, capsys):

@@ -239,13 +239,6 @@ def test_what_was_skipped_is_named_on_the_page():
     assert "record skipped 1" in visible(page)
 
 
-def test_more_seeds_than_the_exact_test_takes_still_give_a_margin():
-    records = [*runs("polystep", [0.9] * 25), *runs("spsa", [0.1] * 25)]
-    row = summarize(records).tables[0].rows[1]
-    assert row.against.verdict == "win"
-    assert "not computed" in visible(render(summarize(records)))
-
-
 def test_the_command_reads_several_files_names_what_it_skips_and_writes_the_page(tmp_path, capsys):
     one, two, page = tmp_path / "one.jsonl", tmp_path / "two.jsonl", tmp_path / "new" / "page.html"
     append(one, run())

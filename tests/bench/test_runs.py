@@ -81,45 +81,6 @@ def test_options_reach_the_method():
     assert fast["valid"] > slow["valid"] + 0.2
 
 
-def test_the_command_compares_prints_records_and_draws(tmp_path, capsys):
-    options = CompareOptions(
-        "mlp", methods="polystep,random", match="steps", budget=3, seeds=2,
-        records=tmp_path / "runs.jsonl", picture=tmp_path / "curves.png",
-    )  # fmt: skip
-    assert run_compare(options) == 0
-    out = capsys.readouterr().out
-    assert "at equal steps" in out
-    assert "polystep against random" in out
-    assert len(load(tmp_path / "runs.jsonl").records) == 4
-    assert (tmp_path / "curves.png").stat().st_size > 5000
-
-
-def test_json_is_all_there_is_on_stdout(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    run_compare(
-        CompareOptions("mlp", methods="random", match="steps", budget=2, seeds=1, json=True)
-    )
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["method"] == "random"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"methods": "polystep,openai"}, "did you mean 'openai-es'"),
-        ({"match": "step"}, "did you mean 'steps'"),
-        ({"options": ["polystep.radius=1"]}, "no option of polystep is called 'radius'"),
-        ({"options": ["polystep=1"]}, "METHOD.NAME=VALUE"),
-        ({"options": ["polystep.step_radius=x"]}, "takes a number, got 'x'"),
-        ({"budget": -1.0}, "got -1.0"),
-    ],
-)
-def test_bad_arguments_are_refused_with_the_nearest_name(changes, message):
-    arguments = {"task": "mlp", "methods": "polystep", "match": "steps", "budget": 2.0} | changes
-    with pytest.raises(ConfigError, match=message):
-        run_compare(CompareOptions(**arguments))
-
-
 def test_whole_numbers_stay_whole():
     assert parse_options(["random.population=5", "random.sigma=0.5"], ["random"]) == {
         "random": {"population": 5, "sigma": 0.5}

@@ -42,6 +42,11 @@ def pretending(monkeypatch):
     ("changes", "message"),
     [
         ({"options": ["spsa.foo=1"]}, "no option of spsa is called 'foo'; there is a, c"),
+        ({"options": ["mezo=1"]}, "METHOD.NAME=VALUE"),
+        ({"options": ["mezo.mu=x"]}, "takes a number, got 'x'"),
+        ({"methods": "mezo,openai"}, "did you mean 'openai-es'"),
+        ({"match": "step"}, "did you mean 'steps'"),
+        ({"budget": -1.0}, "got -1.0"),
         ({"options": ["spsa.a=-1"]}, "spsa: a must be a number > 0 and finite, got -1"),
         ({"methods": "mezo,random", "options": ["random.population=1"]}, ">= 2, got 1"),
         ({"methods": "mezo,polystep", "options": ["polystep.rank=2.5"]}, "rank .* got 2.5"),

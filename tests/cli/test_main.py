@@ -108,6 +108,9 @@ REFUSED = {
     "report suite.toml --out r": "r ends neither as a page nor as Markdown does; name another with",
     "report suite.toml -o r.html.gz": "r.html.gz ends neither as a page nor as Markdown does; name",
     "bench run suite.toml --records /proc/x": f"/proc/x {NO_FILES} --records\n",
+    "bench run suite.toml --records r.jsonl.gz": "r.jsonl.gz is packed, so nothing is appended",
+    "compare mlp --records r.jsonl.gz": "r.jsonl.gz is packed, so nothing is appended to it; name",
+    "tune mlp --records r.jsonl.gz": "r.jsonl.gz is packed, so nothing is appended to it; name r.",
     "bench table .": "there is no file *.jsonl in .; name one with records",
     "bench table nosuch.jsonl": "there is no file nosuch.jsonl; `hardstep bench",
 }
@@ -117,7 +120,7 @@ REFUSED = {
 def closed(monkeypatch):
     """Nothing may run."""
     for name in ("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search",
-                 "diagnose.diagnose", "theory.judged", "bench.carry_out"):  # fmt: skip
+                 "diagnose.diagnose", "theory.judge", "bench.carry_out"):  # fmt: skip
         monkeypatch.setattr(f"hardstep.cli.{name}", None)
 
 
