@@ -41,7 +41,7 @@ def _attribute(key: str, value: str | float | bool) -> str:
     return f" {name}" if value is True else f' {name}="{html.escape(str(value))}"'
 
 
-def embedded(content: Any) -> Markup:
+def embed_json(content: Any) -> Markup:
     """JSON that may stand inside a script element, whatever its strings contain."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"))

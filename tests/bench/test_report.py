@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hardstep._pages import element, embedded
+from hardstep._pages import element, embed_json
 from hardstep.bench import append
 from hardstep.bench.report import render, scales
 from hardstep.bench.report.figures import best_so_far
@@ -205,7 +205,7 @@ def test_text_of_records_is_never_markup():
     assert not re.search("[<>&]", data)  # even "</script " or "<!--" would do
     assert "<i>&amp;" in json.loads(data)["series"]
     assert element("p", "a<b", title='"') == '<p title="&quot;">a&lt;b</p>'
-    assert json.loads(embedded("</script>&")) == "</script>&"
+    assert json.loads(embed_json("</script>&")) == "</script>&"
 
 
 def test_the_page_needs_nothing_but_itself_and_forbids_the_rest():

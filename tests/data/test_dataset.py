@@ -20,12 +20,12 @@ def test_the_test_part_opens_once():
 
 def test_the_test_part_is_closed_while_a_set_is_sealed_and_a_set_opened_before_is_not_sealed():
     data = DataSet("toy", numbered(4), numbered(2), numbered(3), num_classes=4)
-    with data.sealed(), pytest.raises(DataError, match="toy: the test part is sealed until"):
+    with data.seal(), pytest.raises(DataError, match="toy: the test part is sealed until"):
         data.open_test()
     assert data.test_reads == 0  # a refusal is no reading
     data.open_test()
     with pytest.raises(DataError, match="toy: the test part was opened before training"):
-        data.sealed().__enter__()
+        data.seal().__enter__()
 
 
 def test_printing_a_data_set_does_not_open_its_test_part():

@@ -22,7 +22,7 @@ from hardstep import seeds
 from hardstep._checks import check_positive
 from hardstep.baselines.base import Baseline, Outcome, check_rate, rate_at
 from hardstep.errors import ConfigError, ObjectiveError
-from hardstep.evaluation import LossFunction, Problem, isolated
+from hardstep.evaluation import LossFunction, Problem, isolate
 from hardstep.evaluation.sandbox import reseed
 from hardstep.schedules import Schedule
 
@@ -108,7 +108,7 @@ class AdamTwin(Baseline):
 
     def _gradients(self, problem: Problem) -> tuple[Tensor, tuple[Tensor | None, ...]]:
         """The twin's loss and its gradient; nothing for tensors that do not enter it."""
-        with torch.enable_grad(), isolated(self.twin):
+        with torch.enable_grad(), isolate(self.twin):
             reseed(seeds.derive(self.seed, "forward", self.steps))
             loss = problem.loss(self._shared, problem.buffers())
             if not loss.requires_grad:

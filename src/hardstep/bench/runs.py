@@ -173,7 +173,7 @@ def run_job(
     _reset_peak_memory()
     task = tasks.find(job.task, job.data) if task is None else task
     dataset, model = task.data(job.seed), hard.build(task.model, job.seed)
-    with dataset.sealed():
+    with dataset.seal():
         record = _train(job, task, dataset, model, checkpoint, watching)
     if job.keeps_test_closed:
         return record

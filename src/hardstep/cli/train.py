@@ -10,7 +10,7 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep._files import check_folder, provenance, replacing
+from hardstep._files import check_folder, provenance, write_atomically
 from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
 from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
@@ -54,7 +54,7 @@ def run_train(options: TrainOptions) -> int:
     _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
-    with dataset.sealed():
+    with dataset.seal():
         outcome = fit(
             model,
             Batches(dataset.train, task.batch_size, options.seed),
@@ -172,7 +172,7 @@ def _score(
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:
-    with replacing(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_text(json.dumps(result, indent=2) + "\n")
 
 

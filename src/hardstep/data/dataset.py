@@ -83,7 +83,7 @@ class DataSet:
         return self._reads
 
     @contextmanager
-    def sealed(self) -> Iterator[None]:
+    def seal(self) -> Iterator[None]:
         """While this lasts nobody gets the test part.
 
         Raises:

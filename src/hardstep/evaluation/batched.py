@@ -25,7 +25,7 @@ from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_s
 from hardstep.evaluation.memory import DispatchMode, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.sandbox import isolated, reseed, run_vmap
+from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
@@ -158,7 +158,7 @@ def _run(
     def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
         return problem.loss(common | candidates.unpack(packed), buffers)
 
-    with isolated(problem.model):
+    with isolate(problem.model):
         reseed(candidates.seed)
         losses: Tensor = run_vmap(
             loss, packed, buffers, in_dims=(0, buffer_axis), randomness="same"
@@ -189,7 +189,7 @@ class _Size(NamedTuple):
 
 def _measure(candidates: Candidates, problem: Problem) -> _Size:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), LiveBytes() as live, _LargestValue() as largest:
+    with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
     weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hardstep import nn as hard
 from hardstep.data import DataSet, Split
 from hardstep.errors import ConfigError
-from hardstep.evaluation import call_model, isolated
+from hardstep.evaluation import call_model, isolate
 from hardstep.tasks.files import file_of, is_address, translate_errors
 from hardstep.tasks.task import Task
 from hardstep.training import ACCURACY
@@ -42,7 +42,7 @@ def try_model(task: Task, dataset: DataSet, model: nn.Module) -> None:
     if not is_address(task.name):
         return
     _check_sizes(task, model)
-    with _same_generators(), torch.no_grad(), _same_buffers(model), isolated(model) as restore:
+    with _same_generators(), torch.no_grad(), _same_buffers(model), isolate(model) as restore:
         batch = _select(dataset.train, task.batch_size)
         _check_metric(task, batch.labels)
         _check_number(

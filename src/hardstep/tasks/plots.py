@@ -13,7 +13,7 @@ from matplotlib import pyplot
 from torch import Tensor, nn
 
 from hardstep.data import Batches, Split
-from hardstep.evaluation import call_model, isolated
+from hardstep.evaluation import call_model, isolate
 from hardstep.nn import SpikingNet
 from hardstep.tasks.task import SCORE_BATCH, Task
 
@@ -97,7 +97,7 @@ def _behavior(model: nn.Module, split: Split) -> Callable[[Any], None] | None:
 def _answers(model: nn.Module, split: Split) -> Tensor | None:
     """The model's outputs in evaluation mode; None if they are not one tensor row by example."""
     found = []
-    with isolated(model):
+    with isolate(model):
         model.eval()
         for inputs, _ in Batches(split, SCORE_BATCH, seed=0, shuffle=False):
             output = call_model(model, inputs)

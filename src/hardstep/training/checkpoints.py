@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardstep._files import replacing
+from hardstep._files import write_atomically
 from hardstep.errors import CheckpointError
 
 FORMAT = "hardstep-run-1"
@@ -60,7 +60,7 @@ def check_place(path: Path | str, resume: bool) -> None:
 
 def save(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a checkpoint that `torch.load(weights_only=True)` reads."""
-    with replacing(Path(path)) as temporary:
+    with write_atomically(Path(path)) as temporary:
         torch.save({"format": FORMAT, **content}, temporary)
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from itertools import groupby
 
 from hardstep import __version__
-from hardstep._pages import Markup, element, embedded, html_page, join
+from hardstep._pages import Markup, element, embed_json, html_page, join
 from hardstep.bench.axes import AXES
 from hardstep.bench.report.figures import chart_frame, charts, study_figure
 from hardstep.bench.report.overview import legend, overview_table, overviews
@@ -37,7 +37,7 @@ def render(summary: Summary) -> str:
         element("header", element("h1", "Methods compared"), element("nav", *links)),
         element("main", *body),
         element("footer", f"Written by hardstep {__version__} from records of runs."),
-        f'<script type="application/json" id="data">{embedded(charts(summary))}</script>',
+        f'<script type="application/json" id="data">{embed_json(charts(summary))}</script>',
         f"<script>{script}</script>",
     ]
     title = f"hardstep report: {_tasks_named(summary)}"
