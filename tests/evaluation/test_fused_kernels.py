@@ -1,15 +1,14 @@
-"""Compiled programs: the losses of plain forward passes, whatever the rows, threads and caches."""
+"""Compiled programs: the losses of plain forward passes, for any batch, threads and cache."""
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
 from hardstep.evaluation import tiers as evaluating
 from hardstep.evaluation.fused import compile as compiling
-from hardstep.evaluation.fused import processor
+from hardstep.evaluation.fused import emit_products, emit_vectors
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
@@ -46,35 +45,23 @@ def test_programs_are_compiled_and_exact(name, kind):
     assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
 
 
-@pytest.mark.parametrize("name", ["recurrence", "deep-relu", "keyed", "mixed-types", "gated"])
-def test_programs_in_the_other_precision(name):
-    evaluator, _ = check_losses(problem(name, torch.float32), name, RowWise(2), torch.float32)
-    assert not_fused(evaluator) == set()
-
-
-@pytest.mark.parametrize("batch", [1, 3, 5, 6, 9, 16, 17, 33])
-@pytest.mark.parametrize("name", ["deep-relu", "recurrence-in-place", "keyed", "squeezed"])
-def test_any_number_of_rows(name, batch):
-    """Rows that fill no vector, or several; as many as a layer has units, or classes."""
+@pytest.mark.parametrize("batch", [1, 6, 9, 16, 33])
+@pytest.mark.parametrize("name", ["deep-relu", "keyed", "squeezed"])
+def test_any_number_of_examples(name, batch):
+    """Examples that fill no vector, or several; as many as a layer has units, or classes."""
     given = problem(name, batch=batch)
     evaluator, _ = check_losses(given, name, RowWise(2), torch.float64)
     assert not_fused(evaluator) == set()
 
 
-@pytest.mark.parametrize("batch", [1, 5, 17, 33])
-def test_any_number_of_rows_with_dense_directions(batch):
+@pytest.mark.parametrize("batch", [1, 3, 17, 33])
+def test_any_number_of_examples_with_dense_directions(batch):
     given = problem("deep-relu", torch.float32, batch=batch)
     evaluator, _ = check_losses(given, "deep-relu", LayerWise(1), torch.float32)
     assert not_fused(evaluator) == set()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "recurrence", "recurrence-in-place", "spiking-pair", "elman", "deep-relu", "residual",
-        "quantised", "normalised", "squeezed", "gated", "routed", "experts", "keyed", "looked-up",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["spiking-pair", "normalized", "experts", "looked-up"])
 def test_kernels_switched_off_give_the_same_losses(name):
     given, plain = problem(name), Incremental(fused=False)
     followed = losses_of(given, evaluator=plain)
@@ -86,10 +73,10 @@ def test_kernels_switched_off_give_the_same_losses(name):
 
 
 def with_threads(given, subspace):
-    """Losses with one, two and three threads."""
+    """Losses with one thread and with three."""
     before, losses = torch.get_num_threads(), []
     try:
-        for threads in (1, 2, 3):
+        for threads in (1, 3):
             torch.set_num_threads(threads)
             losses.append(losses_of(given, subspace))
     finally:
@@ -99,29 +86,28 @@ def with_threads(given, subspace):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("spiking-pair", "rows"), ("quantised", "rows"), ("routed", "rows"), ("keyed", "rows"),
-     ("deep-relu", "layers"), ("normalised", "full")],
-)  # fmt: skip
+    [("spiking-pair", "rows"), ("keyed", "rows"), ("deep-relu", "layers"), ("normalized", "full")],
+)
 def test_the_number_of_threads_does_not_change_a_bit(name, kind):
-    one, *others = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
-    assert all(torch.equal(one, other) for other in others)
+    one, three = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
+    assert torch.equal(one, three)
 
 
 @pytest.mark.parametrize("kind", ["rows", "layers"])
 def test_the_number_of_threads_changes_no_more_than_torch_does(kind):
     """Products of larger matrices are torch's, which rounds them as its threads share them."""
-    one, *others = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
-    for other in others:
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+    one, three = with_threads(problem("width-130", torch.float32, batch=200), SUBSPACES[kind])
+    torch.testing.assert_close(one, three, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("name", ["deep-relu", "experts", "width-130"])
-def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
+@pytest.mark.parametrize(("name", "kind"), [("deep-relu", "rows"), ("width-37", "layers")])
+def test_the_number_of_registers_does_not_change_a_bit(name, kind, monkeypatch):
+    """Products of 3 and 6, and of 37 outputs, in strips of equal width or not."""
     given, found = problem(name, torch.float32), {}
-    for width in (1, 2, 3, 6, 12):
-        monkeypatch.setattr(processor, "sums_in_registers", lambda _, width=width: width)
+    for width in (1, 5, 12):
+        monkeypatch.setattr(emit_products, "sums_in_registers", lambda width=width: width)
         evaluator = Incremental()
-        found[width] = losses_of(given, evaluator=evaluator)
+        found[width] = losses_of(given, SUBSPACES[kind], evaluator)
         assert not_fused(evaluator) == set()
     assert all(torch.equal(losses, found[1]) for losses in found.values())
 
@@ -130,15 +116,15 @@ def test_the_number_of_registers_does_not_change_a_bit(name, monkeypatch):
     ("features", "width"),
     [(("avx", "avx512f"), 12), (("avx", "avx2"), 6), (("sse2",), 2), (("neon",), 6)],
 )
-def test_sums_change_and_weight_fit_the_registers(features, width):
-    assert processor.sums_in_registers(dict.fromkeys(features, True)) == width
+def test_sums_change_and_weight_fit_the_registers(features, width, monkeypatch):
+    monkeypatch.setattr(emit_vectors, "cpu_features", lambda: dict.fromkeys(features, True))
+    assert emit_vectors.sums_in_registers() == width
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "batch"),
-    [("spiking-pair", "rows", 40), ("quantised", "rows", 40), ("routed", "rows", 40),
-     ("keyed", "rows", 40), ("normalised", "full", 40), ("width-130", "rows", 200),
-     ("width-130", "layers", 200)],
+    [("quantized", "rows", 40), ("keyed", "rows", 40), ("normalized", "full", 40),
+     ("width-130", "rows", 200), ("width-130", "layers", 200)],
 )  # fmt: skip
 def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
     given = problem(name, torch.float32, batch=batch)
@@ -186,13 +172,13 @@ def test_probes_that_change_no_binary_weight_get_the_base_loss_to_the_bit():
 def folder(tmp_path, monkeypatch):
     """A cache of its own, and nothing compiled yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     return tmp_path
 
 
 @pytest.fixture
-def optimised(monkeypatch):
-    """Counts how many kernels LLVM optimises."""
+def optimized(monkeypatch):
+    """Counts how many kernels LLVM optimizes."""
     made, create = [], compiling.llvm.create_pass_builder
 
     def counted(*args):
@@ -207,49 +193,46 @@ def kept(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_kernels_are_kept_on_disk_and_found_again(folder, optimised):
+def test_kernels_are_kept_on_disk_and_found_again(folder, optimized):
     given = problem("squeezed")
     first = losses_of(given)
-    assert len(kept(folder)) == len(optimised) == 2  # one per layer
-    compiling.compiled.cache_clear()  # as another process would start
+    assert len(kept(folder)) == len(optimized) == 2  # one per layer
+    compiling.compile_kernel.cache_clear()  # as another process would start
     assert torch.equal(losses_of(given), first)
-    assert len(kept(folder)) == len(optimised) == 2
+    assert len(kept(folder)) == len(optimized) == 2
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda code: b"",
-        lambda code: code[:20],
-        lambda code: code[: len(code) // 2],
         lambda code: code[:-1],
-        lambda code: code + b"\0",
         lambda code: code[:-99] + bytes([code[-99] ^ 1]) + code[-98:],
         lambda code: bytes(len(code)),
     ],
-    ids=["empty", "short", "half", "one-less", "one-more", "a-bit", "zeros"],
+    ids=["empty", "one-less", "a-bit", "zeros"],
 )
-def test_a_damaged_kernel_is_compiled_again(folder, optimised, damage):
+def test_a_damaged_kernel_is_compiled_again(folder, optimized, damage):
     given = problem("squeezed")
     first = losses_of(given)
     code = {path: path.read_bytes() for path in kept(folder)}
     for path in code:
         path.write_bytes(damage(code[path]))
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
-    assert len(optimised) == 2 * len(code)
+    assert len(optimized) == 2 * len(code)
     assert {path: path.read_bytes() for path in kept(folder)} == code
 
 
-def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimised):
+def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimized):
     given = problem("squeezed")
     first = losses_of(given)
     one, *others = kept(folder)
     for path in others:
         path.write_bytes(one.read_bytes())
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     assert torch.equal(losses_of(given), first)
-    assert len(optimised) == 2 + len(others)
+    assert len(optimized) == 2 + len(others)
 
 
 def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
@@ -262,7 +245,7 @@ def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
         (occupied / path.relative_to(folder)).mkdir(parents=True)
     for place in (blocked, blocked / "below", occupied, "/proc/no/such/place"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(place))
-        compiling.compiled.cache_clear()
+        compiling.compile_kernel.cache_clear()
         assert torch.equal(losses_of(given), first)
     assert blocked.read_text() == ""
 
@@ -280,7 +263,7 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
 
 def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
     given, counts = problem("spiking-pair"), {"planned": 0, "compiled": 0}
-    plan, parse = evaluating.plan, compiling.llvm.parse_assembly
+    plan, parse = evaluating.plan_kernel, compiling.llvm.parse_assembly
 
     def planned(*args):
         counts["planned"] += 1
@@ -290,9 +273,9 @@ def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
         counts["compiled"] += 1
         return parse(*args)
 
-    monkeypatch.setattr(evaluating, "plan", planned)
+    monkeypatch.setattr(evaluating, "plan_kernel", planned)
     monkeypatch.setattr(compiling.llvm, "parse_assembly", parsed)
-    compiling.compiled.cache_clear()
+    compiling.compile_kernel.cache_clear()
     opt = PolyStep(given.model, subspace=RowWise(2))
     batch = (given.inputs, given.target, given.loss_fn)
     opt.step(*batch)
@@ -319,9 +302,10 @@ def same_pattern(given, subspace):
     return found, evaluator
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("place", ["input", "first weight", "last weight"])
-@pytest.mark.parametrize("name", ["deep-relu", "recurrence", "keyed"])
+@pytest.mark.parametrize(
+    ("name", "bad"), [("deep-relu", torch.inf), ("recurrence", torch.inf), ("keyed", torch.nan)]
+)
 def test_numbers_that_are_not_finite_spread_as_in_plain_passes(name, place, bad):
     given = problem(name)
     weights = [tensor for tensor in given.model.parameters() if tensor.dim() == 2]
@@ -374,20 +358,12 @@ def test_an_infinite_loss_of_one_example_may_become_finite():
 # -- plans that outlive the step they were made for ------------------------------------------
 
 
-class Masked(nn.Module):
-    """Hidden values times something that is not searched and may change between steps."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc, self.out = linear(9), linear(CLASSES, 9)
-        self.mask = torch.ones(())
-
-    def forward(self, x):
+def test_a_plan_is_not_used_for_constants_of_another_form():
+    def masked(self, x):
         return self.out(torch.relu(self.fc(x)) * self.mask)
 
-
-def test_a_plan_is_not_used_for_constants_of_another_form():
-    model, evaluator = build(Masked, 0).double(), Incremental()
+    model = build(lambda: Hand(masked, fc=linear(9), out=linear(CLASSES, 9)), 0).double()
+    evaluator = Incremental()
     inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
     given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
     wide = torch.linspace(-1, 1, 63, dtype=torch.float64).reshape(7, 9)
@@ -398,10 +374,9 @@ def test_a_plan_is_not_used_for_constants_of_another_form():
         torch.testing.assert_close(found, hand_losses(candidates, given), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("order", [("rows", "full", "layers"), ("layers", "full", "rows")])
-def test_one_evaluator_serves_several_subspaces(order):
+def test_one_evaluator_serves_several_subspaces():
     given, evaluator = problem("deep-relu"), Incremental()
-    for kind in order:
+    for kind in ("rows", "full", "layers", "full", "rows"):
         found = losses_of(given, SUBSPACES[kind], evaluator)
         torch.testing.assert_close(found, losses_of(given, SUBSPACES[kind]), rtol=1e-10, atol=1e-12)
 

@@ -19,7 +19,7 @@ from hardstep.evaluation import (
     Incremental,
     ModelObjective,
     OneByOne,
-    isolated,
+    isolate,
 )
 from hardstep.evaluation.sandbox import Slots, run_vmap
 
@@ -109,7 +109,7 @@ def test_a_failing_block_is_undone_too():
     before = torch.get_rng_state()
 
     def fail():
-        with isolated(model):
+        with isolate(model):
             model(torch.ones(2, 3, dtype=torch.float64))
             torch.rand(3)
             raise ZeroDivisionError
@@ -123,7 +123,7 @@ def test_a_failing_block_is_undone_too():
 
 def test_attributes_added_inside_are_gone_afterwards():
     model = nn.Linear(2, 2)
-    with isolated(model):
+    with isolate(model):
         model.note = "here"
         model.bias_correction = torch.ones(2)
     assert not hasattr(model, "note")
@@ -137,7 +137,7 @@ def test_tensors_that_were_not_written_to_are_not_touched():
     with torch.inference_mode():
         model.inferred = torch.ones(2)
     version = model.table._version
-    with isolated(model):
+    with isolate(model):
         model(torch.ones(1, 2) * model.table)
     assert model.table._version == version
 
@@ -148,7 +148,7 @@ def test_the_global_generator_goes_on_where_it_was():
         torch.manual_seed(3)
         expected = torch.rand(2)
         torch.manual_seed(3)
-        with isolated(model):
+        with isolate(model):
             torch.rand(100)
         assert torch.equal(torch.rand(2), expected)
 

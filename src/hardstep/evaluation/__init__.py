@@ -16,7 +16,7 @@ from hardstep.evaluation.objectives import (
     make_objective,
 )
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.sandbox import isolated
+from hardstep.evaluation.sandbox import isolate
 from hardstep.evaluation.tiers import Incremental
 
 __all__ = [
@@ -35,6 +35,6 @@ __all__ = [
     "Span",
     "call_model",
     "check_loss_fn",
-    "isolated",
+    "isolate",
     "make_objective",
 ]

@@ -12,7 +12,7 @@ one candidate at a time, and `note` says why.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,9 +25,7 @@ from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_s
 from hardstep.evaluation.memory import DispatchMode, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.sandbox import isolated, reseed, run_vmap
-from hardstep.evaluation.thin import ThinWeight
-from hardstep.subspaces import Factors
+from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
@@ -136,8 +134,7 @@ def _shapes(problem: Problem) -> str:
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    changed, thin = candidates.changed_thin(tile)
-    run = partial(_run, candidates.seed, problem, base, changed, thin)
+    run = partial(_run, candidates, problem, base, candidates.pack(tile))
     buffers = problem.buffers()
     try:
         return run(buffers, None)
@@ -151,24 +148,21 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
 
 
 def _run(
-    seed: int,
+    candidates: Candidates,
     problem: Problem,
     common: dict[str, Tensor],
-    changed: dict[str, Tensor],
-    thin: dict[str, Factors],
+    packed: dict[str, Any],
     buffers: dict[str, Tensor],
     buffer_axis: int | None,
 ) -> Tensor:
-    def loss(
-        changed: dict[str, Tensor], thin: dict[str, Factors], buffers: dict[str, Tensor]
-    ) -> Tensor:
-        own = {name: ThinWeight(common[name], factors) for name, factors in thin.items()}
-        return problem.loss(common | changed | own, buffers)
+    def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
+        return problem.loss(common | candidates.unpack(packed), buffers)
 
-    with isolated(problem.model):
-        reseed(seed)
-        axes = (0, 0, buffer_axis)
-        losses: Tensor = run_vmap(loss, changed, thin, buffers, in_dims=axes, randomness="same")
+    with isolate(problem.model):
+        reseed(candidates.seed)
+        losses: Tensor = run_vmap(
+            loss, packed, buffers, in_dims=(0, buffer_axis), randomness="same"
+        )
         return losses
 
 
@@ -195,7 +189,7 @@ class _Size(NamedTuple):
 
 def _measure(candidates: Candidates, problem: Problem) -> _Size:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), LiveBytes() as live, _LargestValue() as largest:
+    with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
     weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())

@@ -6,13 +6,14 @@ read that structure (which block, which coordinates, how far) or simply ask for 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import BoundSubspace, Factors, LocalChange
+from hardstep.subspaces import BoundSubspace, LocalChange
 
 STACK_BYTES = 128 << 20  # how much of changed tensors is built together
 
@@ -107,9 +108,13 @@ class Candidates:
         index, offsets = self.coordinates(span)
         return self.subspace.displace(self.base, span.block, index, offsets)
 
-    def changed_thin(self, span: Span) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """`changed`, and apart from it what changes by a product of thin factors, as these."""
-        return self.changed(span), {}
+    def pack(self, span: Span) -> dict[str, Any]:
+        """What a batched forward pass maps over, per changed tensor: tensors (n, …)."""
+        return self.changed(span)
+
+    def unpack(self, packed: dict[str, Any]) -> dict[str, Tensor]:
+        """The changed tensors of one candidate, from its share of what `pack` returned."""
+        return packed
 
     def stacked(self, span: Span) -> dict[str, Tensor]:
         """All searched tensors of a span, stacked (n, *shape); unchanged ones as views."""

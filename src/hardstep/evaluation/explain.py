@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.sandbox import isolate, reseed
 
 
 class Cost(NamedTuple):
@@ -135,7 +135,7 @@ def measure_step(
 def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
     """What one plain forward pass with its loss costs."""
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), OperationCounter() as counter:
+    with isolate(problem.model), OperationCounter() as counter:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
     cost: Cost = counter.cost

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.candidates import Candidates
-from hardstep.evaluation.sandbox import Slots, isolated, reseed
+from hardstep.evaluation.sandbox import Slots, isolate, reseed
 
 LossFunction = Callable[..., Tensor]
 CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
@@ -121,7 +121,7 @@ class ClosureObjective:
         kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
         losses: list[float] = []
         try:
-            with isolated(shell) as restore, torch.no_grad():
+            with isolate(shell) as restore, torch.no_grad():
                 for tile in candidates.tiles(CLOSURE_TILE):
                     changed = candidates.changed(tile)
                     for i in range(tile.end - tile.start):

@@ -9,7 +9,7 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.sandbox import isolate, reseed
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class OneByOne:
             fitting = self.memory_budget // (2 * candidates.changed_bytes(span))
             for tile in candidates.tiles(max(1, min(self.tile, fitting)), [span]):
                 changed = candidates.changed(tile)
-                with isolated(problem.model) as restore:
+                with isolate(problem.model) as restore:
                     for i in range(tile.end - tile.start):
                         restore()
                         reseed(candidates.seed)

@@ -60,7 +60,7 @@ class _Snapshot:
 
 
 @contextmanager
-def isolated(model: nn.Module) -> Iterator[Callable[[], None]]:
+def isolate(model: nn.Module) -> Iterator[Callable[[], None]]:
     """Restore the attributes of every submodule (modes, hidden state) and the generators.
 
     Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque. The

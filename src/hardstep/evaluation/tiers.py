@@ -14,6 +14,7 @@ differ, the tier is not used for that block again.
 `notes` says which tier a block took, or why it took a slow one; `explain` adds what it costs.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,7 +27,15 @@ from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
-from hardstep.evaluation.fused import Kernel, Plan, Tables, Unfusable, nbytes, operations, plan
+from hardstep.evaluation.fused import (
+    Kernel,
+    KernelPlan,
+    Tables,
+    Unfusable,
+    count_bytes,
+    count_operations,
+    plan_kernel,
+)
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.incremental.walk import Walk
@@ -48,7 +57,7 @@ _Key = tuple[str, int, int]
 class _Memory:
     """What was found out about a subspace; another may change the same tensors otherwise."""
 
-    plans: dict[_Key, Plan] = field(default_factory=dict)
+    plans: dict[_Key, KernelPlan] = field(default_factory=dict)
     peaks: dict[_Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
     verified: set[tuple[_Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[_Key, str], str] = field(default_factory=dict)  # why a tier is not used
@@ -86,24 +95,24 @@ class Step:
         return (self.record.signature, span.block, self.candidates.offsets.shape[-1])
 
 
-class Tier:
+class Tier(ABC):
     """A way to evaluate a block."""
 
     name: str
     reads_record = True  # so that its losses have to be verified
     distrusted: tuple[str, ...] = ()  # tiers that are not used for a block this one gets wrong
 
+    @abstractmethod
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """The losses of a span, or why this tier does not find them.
 
         Raises:
             Refused: The record cannot answer, so that no tier that reads it could.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """How a span that was just evaluated was evaluated, and why not faster."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class _Fused(Tier):
         if key not in plans:
             nodes = step.slice(span).nodes
             try:
-                plans[key] = plan(step.candidates, step.record, nodes, span)
+                plans[key] = plan_kernel(step.candidates, step.record, nodes, span)
             except Exception as fault:  # some are ours; there is a slower tier that is right
                 ours = f"no kernel could be made: {type(fault).__name__}: {fault}"
                 reason = str(fault) if isinstance(fault, Unfusable) else ours
@@ -149,7 +158,7 @@ class _Fused(Tier):
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         planned = step.memory.plans[step.key(span)]
         tile = self._tile_size(step, Kernel(planned, step.tables))
-        cost = Cost(operations(planned.program), nbytes(planned.program))
+        cost = Cost(count_operations(planned.program), count_bytes(planned.program))
         return TierReport(f"fused, {planned.reach}", "", tile, cost)
 
 

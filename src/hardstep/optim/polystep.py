@@ -147,8 +147,7 @@ class PolyStep:
             The transport cost of the step, an average of the probes' losses that favors the
             better ones. It costs no extra evaluation.
         """
-        started = time.perf_counter()
-        before = self.evaluations
+        started, before = time.perf_counter(), self.evaluations
         objective = self._objective(inputs, target, loss_fn, batched, objective)
         if not self._answer(objective):
             proposal = self.propose()
@@ -197,7 +196,7 @@ class PolyStep:
 
         Nothing is changed. The table has a line per parameter, in `parameters`.
         """
-        objective = self._objective(inputs, target, loss_fn)
+        objective = self._objective(inputs, target, loss_fn, None, None)
         explain = getattr(self.evaluator, "explain", None)
         if not isinstance(objective, ModelObjective) or explain is None:
             raise ConfigError(
@@ -244,17 +243,6 @@ class PolyStep:
 
     # -- parts of a step --------------------------------------------------------------------
 
-    def _objective(
-        self,
-        inputs: Any,
-        target: Any,
-        loss_fn: LossFunction | None,
-        batched: Callable[[dict[str, Tensor]], Any] | None = None,
-        objective: Objective | None = None,
-    ) -> Objective:
-        given = (inputs, target, loss_fn, batched, objective)
-        return make_objective(self.model, self.evaluator, *given)
-
     def _find_tensors(self) -> None:
         """Look the model's parameters up again: the user may have put others in their place."""
         if self.model is None or self._has_same_tensors(self.model):
@@ -277,6 +265,9 @@ class PolyStep:
             and (p.shape, p.dtype, p.device) == (specs[n].shape, specs[n].dtype, specs[n].device)
             for n, p in found
         )
+
+    def _objective(self, *given: Any) -> Objective:
+        return make_objective(self.model, self.evaluator, *given)
 
     def _rules(self) -> Iterator[tuple[Rule, RuleState]]:
         """Every rule with what it remembers."""

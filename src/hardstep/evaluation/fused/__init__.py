@@ -1,8 +1,39 @@
-"""Compiled kernels: the changed part of a forward pass as one loop over candidates and rows."""
+"""Compiled kernels: the changed part of a forward pass as one loop over examples and candidates.
+
+The stages in their order, and the files that hold them:
+
+    expressions            what a kernel computes, as a graph over lanes (one example per lane)
+    translate              a recorded forward pass as expressions, node by node
+    translate_elementwise  ... operations on single numbers
+    translate_axes         ... views, products, reductions and losses
+    translate_stacks       ... values stacked along a new axis, such as time
+    translate_indexing     ... gather, and rows of a table
+    plan                   whether a block of parameters can be fused, and how its change enters
+    schedule               which expression is computed in which loop, and where it need not be
+    emit                   the kernel as LLVM assembly: loops over examples and candidates
+    emit_expressions       ... the instructions of one expression
+    emit_products          ... matrix products
+    emit_functions         ... exp, log, tanh
+    emit_vectors           ... single instructions on vectors of lanes
+    pack                   kernels that spend no lane on an example that does not change
+    compile                text to machine code, kept in memory and on disk, and called
+    bind                   the numbers of a step: tables, tiles, sums
+
+The first step of a model goes through all of them, later steps through `bind` and `compile` only.
+Nothing here is for users; `tiers` is what calls it.
+"""
 
 from hardstep.evaluation.fused.bind import Kernel, Tables
-from hardstep.evaluation.fused.cost import nbytes, operations
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.plan import Plan, plan
+from hardstep.evaluation.fused.plan import KernelPlan, plan_kernel
+from hardstep.evaluation.fused.schedule import count_bytes, count_operations
 
-__all__ = ["Kernel", "Plan", "Tables", "Unfusable", "nbytes", "operations", "plan"]
+__all__ = [
+    "Kernel",
+    "KernelPlan",
+    "Tables",
+    "Unfusable",
+    "count_bytes",
+    "count_operations",
+    "plan_kernel",
+]

@@ -1,22 +1,83 @@
 """A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.fused.compile import call
-from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.plan import Entry, Plan
-from hardstep.evaluation.fused.responses import Inputs, inputs_of, respond
+from hardstep.evaluation.fused.compile import run_kernel
+from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
+from hardstep.evaluation.fused.expressions import KINDS, Unfusable
+from hardstep.evaluation.fused.plan import Entry, KernelPlan
 from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
-TABLE_BYTES = 8 << 20  # what a tile's own tables may take
+TABLE_BYTES = 8 << 20  # what the tables made for a tile may take
 MAX_TILE = 16384  # beyond that, nothing is gained
+CONSTANT_SHARE = 8  # one input in so many must be constant for the copy of the rest to pay
+
+
+class Varying(NamedTuple):
+    """The inputs of a batch that vary, and what there is of the others."""
+
+    chosen: Tensor  # which vary
+    others: Tensor  # which do not, filled up with first inputs, since several are read at a time
+    constants: Tensor  # their values, and zeros for what was filled up
+    table: Tensor  # (chosen + 1, stride): the inputs that vary, and ones
+
+
+class Inputs(NamedTuple):
+    """The examples that meet a weight.
+
+    An input that has the same value in every example (the margin of a picture, a word nobody uses,
+    a unit that never fires) shifts a response by a constant. So the product with directions, the
+    large one of a step, runs over the others, and over one more for what the constant ones add.
+    """
+
+    table: Tensor  # (inputs, stride), examples last, zero beyond the last one
+    varying: Varying | None  # unless nearly all of them vary
+
+    @property
+    def copied(self) -> int:
+        """Numbers that a direction's response needs memory for, besides itself."""
+        return 0 if self.varying is None else len(self.varying.table)
+
+
+def find_varying(table: Tensor, num_examples: int) -> Inputs:
+    """Look which inputs vary over the first examples of a table."""
+    constant = (table[:, :num_examples] == table[:, :1]).all(1)
+    if int(constant.sum()) * CONSTANT_SHARE < len(table):
+        return Inputs(table, None)
+    chosen, others = (~constant).nonzero()[:, 0], constant.nonzero()[:, 0]
+    ones = torch.zeros_like(table[:1])
+    ones[:, :num_examples] = 1
+    fill = (0, -len(others) % CHAINS)
+    others, constants = pad(others, fill), pad(table[others, 0], fill)
+    return Inputs(table, Varying(chosen, others, constants, torch.cat([table[chosen], ones])))
+
+
+def respond(directions: Tensor, inputs: Inputs, out: Tensor, room: Tensor) -> None:
+    """Multiply directions (n, inputs) and the table's first columns, into `out` (n, columns).
+
+    Args:
+        directions: Directions over the inputs.
+        inputs: Of `find_varying`.
+        out: Where to write.
+        room: (n, copied), overwritten.
+    """
+    columns, varying = out.shape[1], inputs.varying
+    if varying is None:
+        torch.mm(directions, inputs.table[:, :columns], out=out)
+        return
+    num, size = directions.shape
+    sizes = torch.tensor([size, len(varying.chosen), len(varying.others)])
+    tables = [directions.contiguous(), *varying[:3], room, sizes]
+    run_kernel(write_shortening(KINDS[directions.dtype]), tables, num, 0, 0, 0)
+    torch.mm(room, varying.table[:, :columns], out=out)
 
 
 class Tables:
@@ -28,7 +89,7 @@ class Tables:
         self._varying: dict[tuple[object, ...], Inputs] = {}
 
     def get(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
-        """A table by layout; blocks with the same order of rows share it."""
+        """A table by layout; blocks with the same order of examples share it."""
         key = (layout, what, id(order) if order is not None else None, stride)
         if key not in self.made:
             self.made[key] = self._make(layout, what, order, stride)
@@ -39,10 +100,10 @@ class Tables:
         key = (what, id(order) if order is not None else None, stride)
         if key not in self._varying:
             table = self.get("matrix", what, order, stride)
-            self._varying[key] = inputs_of(table, len(self.written.values[what]))
+            self._varying[key] = find_varying(table, len(self.written.values[what]))
         return self._varying[key]
 
-    def finite(self, index: int) -> bool:
+    def is_finite(self, index: int) -> bool:
         """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
         return bool(self.get("sum", index, None, 0).isfinite())
 
@@ -52,26 +113,26 @@ class Tables:
             scores, target = what
             labels = values[target]
             safe = labels.clamp(0, values[scores].shape[1] - 1)
-            return _rows(values[scores].gather(1, safe[:, None])[:, 0], order, stride)
+            return _lay_out(values[scores].gather(1, safe[:, None])[:, 0], order, stride)
         if layout == "weights":
-            return _rows(self._label_weights(*what[1:]), order, stride)
+            return _lay_out(self._label_weights(*what[1:]), order, stride)
         if layout == "slab":
             index, axis, number = what
-            return _rows(values[index].select(axis, number), order, stride)
+            return _lay_out(values[index].select(axis, number), order, stride)
         assert isinstance(what, int)
         value = values[what]
         if layout == "sum":
             return value.sum()
         if layout in ("flat", "weight"):
             return value.contiguous()
-        if layout == "first_rows":
+        if layout == "first_per_example":
             wide = value.flatten(1)
             if not bool((wide == wide[:, :1]).all()):  # so it was planned, on other numbers
-                raise Unfusable("gather with an index that varies within a row")
-            return _rows(wide[:, 0], order, stride)
-        if layout == "flat_rows":
-            return _rows(value.reshape(-1), order, stride)
-        return _rows(value.flatten(1), order, stride)  # matrix
+                raise Unfusable("gather with an index that varies within an example")
+            return _lay_out(wide[:, 0], order, stride)
+        if layout == "per_example":
+            return _lay_out(value.reshape(-1), order, stride)
+        return _lay_out(value.flatten(1), order, stride)  # matrix
 
     def _label_weights(self, target: int, weight: int | None, ignore: int) -> Tensor:
         labels = self.written.values[target]
@@ -82,8 +143,8 @@ class Tables:
         return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
 
 
-def _rows(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
-    """(rows,) or (rows, units) with rows last, in order, padded with zeros."""
+def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
+    """(examples,) or (examples, units) with examples last, in order, padded with zeros."""
     if order is not None:
         value = value[order]
     table = value.new_zeros(*value.shape[1:], stride)
@@ -91,25 +152,19 @@ def _rows(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
     return table
 
 
-def _stride(rows: int, lanes: int) -> int:
-    """Rows of a table: whole vectors, an odd number of them.
-
-    A kernel reads one vector of rows of many units, and with a power of two between them they
-    would all fall into the same few places of a cache.
-    """
-    return (-(-rows // lanes) | 1) * lanes
-
-
 class Kernel:
     """One block in one step."""
 
-    def __init__(self, plan: Plan, tables: Tables) -> None:
+    def __init__(self, plan: KernelPlan, tables: Tables) -> None:
         self.plan, self.tables = plan, tables
         self._check_finite()
-        self.rows = plan.program.num_rows
-        self.stride = _stride(self.rows, plan.lanes)
-        self.order = self._order()
+        self.num_examples = plan.program.num_examples
+        # Whole vectors, an odd number of them: a kernel reads one vector of many units, and with a
+        # power of two between them they would all fall into the same few places of a cache.
+        self.stride = (-(-self.num_examples // plan.lanes) | 1) * plan.lanes
+        self.order = self._sort_examples()
         self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
+        self._replaced = [what for layout, what in plan.program.tables if layout == "candidate"]
         self.fixed = {
             slot: tables.get(layout, what, self.order, self.stride)
             for (layout, what), slot in plan.program.tables.items()
@@ -121,11 +176,11 @@ class Kernel:
         program = self.plan.program
         updated = program.updated | {entry.output for entry in self.plan.entries}
         for index in updated | {closing.output for closing in program.closings}:
-            if not self.tables.finite(index):
+            if not self.tables.is_finite(index):
                 raise Refused("the forward pass has values that are not finite")
 
-    def _order(self) -> Tensor | None:
-        """Rows that take the same way through the network next to each other."""
+    def _sort_examples(self) -> Tensor | None:
+        """Examples that take the same way through the network next to each other."""
         index = self.plan.program.order_by
         if index is None:
             return None
@@ -158,11 +213,11 @@ class Kernel:
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
         """What each closing sum is for every candidate."""
         num = tile.end - tile.start
-        found = self.fixed | self._own(candidates, tile)
+        found = self.fixed | self._make_tables(candidates, tile)
         outputs = torch.zeros(len(self.plan.program.closings), num, dtype=torch.float64)
         ordered = [found[slot].contiguous() for slot in range(len(self.plan.program.tables))]
         ordered += list(outputs)
-        call(self.plan.text, ordered, num, self.rows, self.stride, self.plan.scratch)
+        run_kernel(self.plan.text, ordered, num, self.num_examples, self.stride, self.plan.scratch)
         values, results = self.tables.written.values, {}
         for closing, total in zip(self.plan.program.closings, outputs, strict=True):
             divisor = values[int(closing.divisor)].double() if closing.by_value else closing.divisor
@@ -173,7 +228,7 @@ class Kernel:
 
     # -- what belongs to a tile ---------------------------------------------------------------
 
-    def _own(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
+    def _make_tables(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
         slots = self.plan.program.tables
         index, offsets = candidates.coordinates(tile)
         own: dict[int, Tensor] = {}
@@ -186,36 +241,33 @@ class Kernel:
                 if move is None:
                     raise Unfusable("a candidate changes two units")
                 own[slots["units", None]] = move.unit
-            if any(entry.kind == "column" for entry in entries) or self._candidate_tables():
-                columns = self._columns(candidates, tile)
+            if any(entry.kind == "column" for entry in entries) or self._replaced:
+                columns = self._change_parameters(candidates, tile)
                 own[slots["units", None]] = next(iter(columns.values())).unit
             for entry in entries:
                 if entry.kind == "linear":
                     assert move is not None
-                    own |= self._linear(entry, move)
+                    own |= self._move_along(entry, move)
                 else:
-                    own[entry.slots[0]] = self._column(entry, columns)
+                    own[entry.slots[0]] = self._change_column(entry, columns)
         else:
             for entry in entries:
-                own |= self._spread(entry, candidates, tile, index, offsets)
-        changed = candidates.changed(tile) if self._candidate_tables() and not columns else {}
-        for what in self._candidate_tables():
+                own |= self._move_layer(entry, candidates, tile, index, offsets)
+        changed = candidates.changed(tile) if self._replaced and not columns else {}
+        for what in self._replaced:
             if columns:
                 own[slots["candidate", what]] = columns[what].slices
             else:
                 (own[slots["candidate", what]],) = changed.values()
         return own
 
-    def _candidate_tables(self) -> list[int]:
-        return [what for layout, what in self.plan.program.tables if layout == "candidate"]
-
-    def _columns(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
-        """Changed rows of parameters, through what the model does to them."""
+    def _change_parameters(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
+        """Changed weight rows, through what the model does to them."""
         local = candidates.local(tile)
         if local is None:
             raise Unfusable("a candidate changes two units")
         sources = self.tables.written.sources
-        env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
+        env = {sources[name]: Column(0, unit, new) for name, (unit, new) in local.items()}
         for node in self.plan.before:
             change = column_rule(node, env, self.tables.written.values.__getitem__)
             assert isinstance(change, Column)
@@ -223,14 +275,14 @@ class Kernel:
         return env
 
     def _examples(self, entry: Entry) -> Tensor:
-        """Those that meet the weight, (inputs, rows)."""
+        """Those that meet the weight, (inputs, examples)."""
         return self.tables.get("matrix", entry.left, self.order, self.stride)
 
     def _inputs(self, entry: Entry) -> Inputs:
         """The same, and which of the inputs vary."""
         return self.tables.inputs(entry.left, self.order, self.stride)
 
-    def _column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
+    def _change_column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
         weight, values = columns[entry.right], self.tables.written.values
         result = self.tables.get("matrix", entry.output, self.order, self.stride)[weight.unit]
@@ -240,7 +292,7 @@ class Kernel:
             result += (moved.slices - values[entry.bias][weight.unit])[:, None]
         return result
 
-    def _linear(self, entry: Entry, move: LinearMove) -> dict[int, Tensor]:
+    def _move_along(self, entry: Entry, move: LinearMove) -> dict[int, Tensor]:
         shift, responses, places, lengths = entry.slots
         dtype = self.tables.written.values[entry.output].dtype
         own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
@@ -248,7 +300,7 @@ class Kernel:
             own[responses] = self._respond(responses, move.directions, self._inputs(entry))
         return own
 
-    def _spread(
+    def _move_layer(
         self, entry: Entry, candidates: Candidates, tile: Span, index: Tensor, offsets: Tensor
     ) -> dict[int, Tensor]:
         responses, particles, lengths = entry.slots
@@ -268,7 +320,7 @@ class Kernel:
         if slot not in self._rooms or len(self._rooms[slot][0]) < num:
             self._rooms[slot] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
         responses, room = (memory[:num] for memory in self._rooms[slot])
-        respond(directions.to(like.dtype), inputs, responses[:, : self.rows], room)
+        respond(directions.to(like.dtype), inputs, responses[:, : self.num_examples], room)
         return responses
 
 

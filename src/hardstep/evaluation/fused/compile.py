@@ -1,7 +1,7 @@
 """Compiling kernels with LLVM, keeping them in memory and on disk, and calling them.
 
-A kernel is known by its text: nothing about a step (weights, batch, number of rows) is in it, so
-the same model compiles once, and the object code is found again by the next process.
+A kernel is known by its text: nothing about a step (weights, number of examples) is in it, so the
+same model compiles once, and the next process finds the object code again.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardstep._files import cache_folder, replacing
+from hardstep._files import cache_folder, write_atomically
 
 _ARGUMENTS = (ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 Function = Callable[..., None]
@@ -36,7 +36,7 @@ def _machine() -> llvm.TargetMachine:
 
 
 @cache
-def compiled(text: str) -> Function:
+def compile_kernel(text: str) -> Function:
     """The machine code of a kernel's text."""
     machine = _machine()
     module = llvm.parse_assembly(text)
@@ -91,7 +91,7 @@ def _write(path: Path | None, code: bytes) -> None:
     if path is None:
         return
     try:
-        with replacing(path) as temporary:
+        with write_atomically(path) as temporary:
             temporary.write_bytes(_digest(path, code) + code)
     except OSError:
         return
@@ -107,15 +107,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def call(text: str, tables: list[Tensor], num: int, rows: int, stride: int, scratch: int) -> None:
-    """Run a kernel over candidates 0..num, shared out among torch's threads."""
-    function = compiled(text)
+def run_kernel(
+    text: str, tables: list[Tensor], num: int, examples: int, stride: int, scratch: int
+) -> None:
+    """Run a kernel over candidates 0..num, shared among torch's threads."""
+    function = compile_kernel(text)
     addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
 
     def run(first: int, last: int) -> None:
         room = np.empty(scratch + 64, dtype=np.uint8)
         place = -(-room.ctypes.data // 64) * 64
-        function(addresses.ctypes.data, first, last, rows, stride, place)
+        function(addresses.ctypes.data, first, last, examples, stride, place)
 
     share_out(num, run)
 

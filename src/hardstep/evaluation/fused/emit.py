@@ -1,26 +1,25 @@
-"""From expressions to one LLVM function: loops over rows, candidates and the axes of layers.
+"""From expressions to one LLVM function: loops over examples, candidates and the axes of layers.
 
-for a vector of rows                    tables of these rows stay in the first cache
-for a candidate
-columns; go on only if a lane differs from the base
-stage by stage: values per lane, products, loops over axes
-add the differences of the loss to the candidate's sum
+    for a vector of examples                tables of these examples stay in the first cache
+        for a candidate
+            columns; go on only if a lane differs from the base
+            stage by stage: values per lane, products, loops over axes
+            add the differences of the loss to the candidate's sum
+
+In the text, `%rows` is the number of examples.
 """
 
 from collections.abc import Iterable
 
-from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.lanes import gather
-from hardstep.evaluation.fused.leaves import LEAVES, read
-from hardstep.evaluation.fused.operations import emit, extreme
-from hardstep.evaluation.fused.products import declare_product
-from hardstep.evaluation.fused.relevance import relevant_where
-from hardstep.evaluation.fused.schedule import REDUCTIONS, Loop, Schedule, reachable
+from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_extreme, emit_leaf
+from hardstep.evaluation.fused.emit_products import define_product
+from hardstep.evaluation.fused.emit_vectors import BYTES, Value, Vectors, gather
+from hardstep.evaluation.fused.expressions import REDUCTIONS, Expr
+from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, reachable
 from hardstep.evaluation.fused.translate import Program
-from hardstep.evaluation.fused.vectors import BYTES, Value, Vectors
 
 
-class Generator:
+class KernelWriter:
     """Writes the kernel of one program."""
 
     def __init__(self, program: Program) -> None:
@@ -36,13 +35,13 @@ class Generator:
 
     # -- text -------------------------------------------------------------------------------
 
-    def text(self) -> str:
+    def write(self) -> str:
         """The whole module."""
         v = self.v
-        body = self._candidates()
+        body = self._loop_over_candidates()
         head = "\n".join(v.head)
-        pointers = "\n".join(self._pointer(slot) for slot in self.program.tables.values())
-        out = "\n".join(self._pointer(slot) for slot in self._outputs())
+        pointers = "\n".join(self._load_pointer(slot) for slot in self.program.tables.values())
+        out = "\n".join(self._load_pointer(slot) for slot in self._outputs())
         functions = "\n".join(self.functions.values())
         attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
         attributes += '"min-legal-vector-width"="512" }'
@@ -68,7 +67,7 @@ end:
 {attributes}
 """
 
-    def _pointer(self, slot: int) -> str:
+    def _load_pointer(self, slot: int) -> str:
         return (
             f"  %p{slot}.at = getelementptr ptr, ptr %tables, i64 {slot}\n"
             f"  %p{slot} = load ptr, ptr %p{slot}.at"
@@ -78,17 +77,17 @@ end:
         first = len(self.program.tables)
         return range(first, first + len(self.program.closings))
 
-    def _candidates(self) -> str:
-        """What is done with a vector of rows: all candidates, one after the other."""
+    def _loop_over_candidates(self) -> str:
+        """What is done with a vector of examples: all candidates, one after the other."""
         v = self.v
         if ("units", None) in self.program.tables:
             place = v.offset("i64", f"%p{self.program.tables['units', None]}", "%c")
             v.line(f"%unit = load i64, ptr {place}")
-        self._lanes_of(reachable(self.program.exits), 0)
-        self.mask = self._mask()
+        self._compute_lanes(reachable(self.program.exits), 0)
+        self.mask = self._find_mask()
         go = v.label("go")
         v.line(f"br i1 {v.any(self.mask)}, label %{go}, label %candidate_end")
-        self._go_on(go)
+        self._finish_lanes(go)
         v.line("br label %candidate_end")
         body = "\n".join(v.body)
         return f"""\
@@ -101,50 +100,50 @@ candidate_end:
   %c_done = icmp sge i64 %c_next, %last
   br i1 %c_done, label %rows_end, label %candidates_loop"""
 
-    def _go_on(self, label: str) -> None:
+    def _finish_lanes(self, label: str) -> None:
         """A block that carries lanes which differ from the base to the end."""
         self.v.block(label)
         self.block = label
         for stage in range(self.schedule.num_stages):
-            self._lanes_of(self.schedule.per_lane[stage], stage)
+            self._compute_lanes(self.schedule.per_lane[stage], stage)
             for product in self.schedule.products[stage]:
                 self._multiply(product)
             for loop in self.schedule.loops[stage].values():
-                self._loop(loop)
+                self._loop_over_axis(loop)
         for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
             self._add_up(slot, closing.difference)
 
-    def _mask(self) -> Value:
-        """Lanes that are rows, differ from the base and matter for the loss."""
+    def _find_mask(self) -> Value:
+        """Lanes that are examples, differ from the base and matter for the loss."""
         v = self.v
         steps = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-        row = v.binary("add", "i64", v.splat("%r", "i64"), f"<{steps}>")
-        mask = v.compare("icmp slt", "i64", row, v.splat("%rows", "i64"))
+        place = v.binary("add", "i64", v.splat("%r", "i64"), f"<{steps}>")
+        mask = v.compare("icmp slt", "i64", place, v.splat("%rows", "i64"))
         if self.program.exits:
             differs = self.names[id(self.program.exits[0])]
             for other in self.program.exits[1:]:
                 differs = v.binary("or", "i1", differs, self.names[id(other)])
             mask = v.binary("and", "i1", mask, differs)
-        for condition in relevant_where(self.schedule.needed, self.program):
-            self._lanes_of(reachable([condition]), 0)
+        for condition in find_conditions(self.schedule.needed, self.program):
+            self._compute_lanes(reachable([condition]), 0)
             mask = v.binary("and", "i1", mask, self.names[id(condition)])
         return mask
 
-    def _lanes_of(self, exprs: Iterable[Expr], stage: int) -> None:
+    def _compute_lanes(self, exprs: Iterable[Expr], stage: int) -> None:
         for expr in exprs:
             if id(expr) in self.names or expr.domain is not None or expr.stage != stage:
                 continue
-            if expr.op in LEAVES:
-                self.names[id(expr)] = read(self.v, expr, "0")
+            if expr.is_leaf:
+                self.names[id(expr)] = emit_leaf(self.v, expr, "0")
             elif expr.op not in REDUCTIONS:
                 args = [self.names[id(arg)] for arg in expr.args]
-                self.names[id(expr)] = emit(self.v, expr, args)
+                self.names[id(expr)] = emit_elementwise(self.v, expr, args)
 
     # -- loops over an axis -----------------------------------------------------------------
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
-        sums = {id(e): self._start(e) for e in exprs if e.op in REDUCTIONS}
+        sums = {id(e): self._start_reduction(e) for e in exprs if e.op in REDUCTIONS}
         for expr in exprs:
             if expr.op == "product":
                 v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
@@ -156,13 +155,13 @@ candidate_end:
         local: dict[int, Value] = {}
         for expr in exprs:
             if expr.op in REDUCTIONS:
-                self._reduce(expr, sums[id(expr)], self._value(expr.args[0], loop, local, j), j)
+                self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
             elif expr.op == "product":
-                self._list(expr, self._value(expr.args[0], loop, local, j), j)
+                self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
             else:
-                value = self._value(expr, loop, local, j)
+                value = self._evaluate(expr, loop, local, j)
                 if id(expr) in self.schedule.places:
-                    self._keep(expr, value, j)
+                    self._store(expr, value, j)
         v.line(f"{following} = add i64 {j}, 1")
         done = v.let(f"icmp eq i64 {following}, {loop.domain}")
         v.line(f"br i1 {done}, label %{after}, label %{label}")
@@ -174,51 +173,51 @@ candidate_end:
                 kind = expr.kind
                 self.names[id(expr)] = v.let(f"load {v.type(kind)}, ptr {variable}")
 
-    def _value(self, expr: Expr, loop: Loop, local: dict[int, Value], j: Value) -> Value:
+    def _evaluate(self, expr: Expr, loop: Loop, local: dict[int, Value], j: Value) -> Value:
         """An expression at index j: computed, kept from an earlier loop, or read."""
         if expr.domain is None:
             return self.names[id(expr)]
         if id(expr) in local:
             return local[id(expr)]
         v = self.v
-        if expr.op in LEAVES:
-            found = read(v, expr, j)
+        if expr.is_leaf:
+            found = emit_leaf(v, expr, j)
         elif self.schedule.loop_of[id(expr)] is not loop or expr.op == "product":
-            found = v.load(expr.kind, self._address(expr, j), BYTES[expr.kind])
+            found = v.load(expr.kind, self._find_address(expr, j), BYTES[expr.kind])
         elif expr.op == "lookup":
             found = self._look_up(expr, j)
         else:
-            args = [self._value(arg, loop, local, j) for arg in expr.args]
-            found = emit(v, expr, args)
+            args = [self._evaluate(arg, loop, local, j) for arg in expr.args]
+            found = emit_elementwise(v, expr, args)
         local[id(expr)] = found
         return found
 
-    def _address(self, expr: Expr, j: Value) -> Value:
+    def _find_address(self, expr: Expr, j: Value) -> Value:
         v = self.v
         bytes_in = v.let(f"mul i64 {j}, {self.lanes * BYTES[expr.kind]}")
         bytes_in = v.let(f"add i64 {bytes_in}, {self.schedule.places[id(expr)]}")
         return v.let(f"getelementptr i8, ptr %scratch, i64 {bytes_in}")
 
-    def _keep(self, expr: Expr, value: Value, j: Value) -> None:
+    def _store(self, expr: Expr, value: Value, j: Value) -> None:
         v = self.v
         if expr.kind == "i1":
             byte = f"<{self.lanes} x i8>"
             wide = v.let(f"zext {v.type('i1')} {value} to {byte}")
-            v.line(f"store {byte} {wide}, ptr {self._address(expr, j)}, align 1")
+            v.line(f"store {byte} {wide}, ptr {self._find_address(expr, j)}, align 1")
         else:
-            v.store(expr.kind, value, self._address(expr, j), BYTES[expr.kind])
+            v.store(expr.kind, value, self._find_address(expr, j), BYTES[expr.kind])
 
     def _look_up(self, expr: Expr, j: Value) -> Value:
         """table[index, j] per lane."""
         v = self.v
         index = self.names[id(expr.args[0])]
-        row = v.binary("mul", "i64", index, v.constant(expr.domain or 1, "i64"))
-        place = v.binary("add", "i64", row, v.splat(j, "i64"))
+        start = v.binary("mul", "i64", index, v.constant(expr.domain or 1, "i64"))
+        place = v.binary("add", "i64", start, v.splat(j, "i64"))
         return gather(v, expr.kind, f"%p{expr.data}", place, self.mask)
 
     # -- reductions -------------------------------------------------------------------------
 
-    def _start(self, expr: Expr) -> tuple[Value, ...]:
+    def _start_reduction(self, expr: Expr) -> tuple[Value, ...]:
         """Variables of a reduction at their first values."""
         v, value = self.v, expr.args[0]
         infinity = float("inf")
@@ -243,7 +242,7 @@ candidate_end:
             here = v.compare("icmp eq", "i64", self.names[id(expr.args[1])], v.splat(j, "i64"))
             result = v.select(here, kind, new, old)
         elif expr.op in ("amax", "amin"):
-            result = extreme(v, expr.op[1:], kind, new, old)
+            result = emit_extreme(v, expr.op[1:], kind, new, old)
         else:
             better = v.compare(f"fcmp {'ogt' if expr.op == 'argmax' else 'olt'}", kind, new, old)
             nan = v.compare("fcmp uno", kind, new, new)
@@ -257,7 +256,7 @@ candidate_end:
 
     # -- products ---------------------------------------------------------------------------
 
-    def _list(self, expr: Expr, change: Value, j: Value) -> None:
+    def _list_change(self, expr: Expr, change: Value, j: Value) -> None:
         """Append what differs at j in some lane that goes on."""
         v = self.v
         changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
@@ -273,7 +272,7 @@ candidate_end:
         v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
 
     def _multiply(self, expr: Expr) -> None:
-        """A product, unless nothing looks at it in these rows."""
+        """A product, unless nothing looks at it in these examples."""
         v = self.v
         skip, guard = v.label("skip"), self.schedule.guards.get(id(expr))
         if guard is not None:
@@ -283,7 +282,7 @@ candidate_end:
             v.block(go)
             self.block = go
         if id(expr) in self.schedule.private:
-            self._loop(self.schedule.private[id(expr)])
+            self._loop_over_axis(self.schedule.private[id(expr)])
         self._call_product(expr)
         v.line(f"br label %{skip}")
         v.block(skip)
@@ -294,7 +293,7 @@ candidate_end:
         weight, base = expr.data
         changes = self.schedule.changes[id(expr)]
         packed = v.packed is not None
-        name, text, intrinsics = declare_product(self.lanes, expr.kind, expr.domain or 1, packed)
+        name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
         self.functions[name] = text
         v.intrinsics |= intrinsics
         n = v.let(f"load i64, ptr {self.counts[id(expr)]}")
@@ -306,7 +305,7 @@ candidate_end:
         arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{weight}"
         arguments += f", ptr {start}, i64 %stride, ptr {out}"
         if v.packed:
-            arguments += f", {v.type('i32')} {v.packed.rows}"
+            arguments += f", {v.type('i32')} {v.packed.examples}"
         v.line(f"call void {name}({arguments})")
 
     def _add_up(self, slot: int, difference: Expr) -> None:

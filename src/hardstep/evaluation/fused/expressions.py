@@ -19,6 +19,7 @@ KINDS = {
     torch.int64: "i64",
 }
 FLOATS = ("f32", "f64")
+REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
 
 
 class Unfusable(Exception):
@@ -35,6 +36,11 @@ class Expr:
     domain: int | None  # size of the axis j runs over, or nothing for a value per lane
     stage: int
     data: Any = None  # constants, table numbers
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it reads a table or a constant."""
+        return not self.args
 
 
 class Graph:

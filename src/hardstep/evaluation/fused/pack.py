@@ -1,6 +1,6 @@
 """Kernels that pack: no lane of what is expensive is spent on an example that does not change.
 
-    for a vector of rows
+    for a vector of examples
         for a group of candidates                of one unit, as many as there is room for
             columns of every candidate; list the lanes that differ from the base
             for a vector of listed lanes         of whichever candidates
@@ -13,12 +13,11 @@ or at the edge of a step), and 16 neighbours nearly always have one of them.
 
 from collections.abc import Callable
 
-from hardstep.evaluation.fused.emit import Generator
+from hardstep.evaluation.fused.emit import KernelWriter
+from hardstep.evaluation.fused.emit_vectors import BYTES, Packed, Value, can_rearrange, gather
 from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.lanes import can_rearrange, gather
 from hardstep.evaluation.fused.schedule import reachable
 from hardstep.evaluation.fused.translate import Program
-from hardstep.evaluation.fused.vectors import BYTES, Packed, Value
 
 GROUP = 64  # candidates whose lanes are listed together
 COLUMNS = ("column", "linear")  # how a candidate's own column comes in
@@ -76,12 +75,12 @@ group_end:
   br i1 %c_done, label %rows_end, label %group"""
 
 
-def generator_for(program: Program) -> Generator:
-    """Packing where it pays."""
-    return PackedGenerator(program) if _pays(program) else Generator(program)
+def choose_writer(program: Program) -> KernelWriter:
+    """One that packs, where that pays."""
+    return PackedKernelWriter(program) if _packing_pays(program) else KernelWriter(program)
 
 
-def _pays(program: Program) -> bool:
+def _packing_pays(program: Program) -> bool:
     """Whether some examples may not change, and registers are rearranged in no time."""
     columns = ("units", None) in program.tables and bool(program.exits)
     # Where a column counts as it is, there is no example that it does not change.
@@ -89,12 +88,12 @@ def _pays(program: Program) -> bool:
     return columns and not as_it_is and can_rearrange()
 
 
-class PackedGenerator(Generator):
+class PackedKernelWriter(KernelWriter):
     """Writes the kernel of a program whose candidates change one unit.
 
-    Rows of the lower and of the upper half of a vector have a list and sums of their own: a
+    Examples of the lower and of the upper half of a vector have their own list and sums: a
     register of eight is rearranged by one instruction, and a candidate's lanes are added up in the
-    order of rows, whatever candidates it is packed with.
+    order of examples, whatever candidates it is packed with.
     """
 
     def __init__(self, program: Program) -> None:
@@ -107,23 +106,23 @@ class PackedGenerator(Generator):
         self.sums = [room(2 * GROUP * 8) for _ in program.closings]
         self.listed = [self.v.variable("i64", scalar=True) for _ in self.lists]
 
-    def _candidates(self) -> str:
+    def _loop_over_candidates(self) -> str:
         low, high = self.listed
-        scan = self._written(self._scan)
+        scan = self._record(self._scan)
         self.names.clear()  # of lanes side by side
-        pack = self._written(self._pack)
-        finish = self._written(self._finish)
+        pack = self._record(self._pack)
+        finish = self._record(self._finish)
         return _FRAME.format(
             units=f"%p{self.program.tables['units', None]}", low=low, high=high, most=GROUP,
             half=self.half, scan=scan, pack=pack, finish=finish,
         )  # fmt: skip
 
-    def _written(self, write: Callable[[], None]) -> str:
+    def _record(self, write: Callable[[], None]) -> str:
         self.v.body = []
         write()
         return "\n".join(self.v.body)
 
-    def _scratch(self, place: int) -> Value:
+    def _point_to_scratch(self, place: int) -> Value:
         return self.v.let(f"getelementptr i8, ptr %scratch, i64 {place}")
 
     # -- listing --------------------------------------------------------------------------------
@@ -131,15 +130,15 @@ class PackedGenerator(Generator):
     def _scan(self) -> None:
         """Columns of a candidate, side by side; the lanes that differ go on the lists."""
         v = self.v
-        self._lanes_of(reachable([*self.program.exits, *self.sources]), 0)
-        self.mask = self._mask()
+        self._compute_lanes(reachable([*self.program.exits, *self.sources]), 0)
+        self.mask = self._find_mask()
         start = v.let(f"mul i64 %local, {self.lanes}")
         for source, place in zip(self.sources, self.columns, strict=True):
-            at = v.offset(source.kind, self._scratch(place), start)
+            at = v.offset(source.kind, self._point_to_scratch(place), start)
             v.store(source.kind, self.names[id(source)], at, BYTES[source.kind])
         for place in self.sums:
             for half in (0, 1):
-                at = v.offset("f64", self._scratch(place), self._sum_of("%local", half))
+                at = v.offset("f64", self._point_to_scratch(place), self._find_sum("%local", half))
                 v.line(f"store double 0.0, ptr {at}")
         every = v.let(f"bitcast {v.type('i1')} {self.mask} to i{self.lanes}")
         for half in (0, 1):
@@ -164,7 +163,7 @@ class PackedGenerator(Generator):
         v.line(f"{at} = phi i64 [ {place}, %{before} ], [ {at_next}, %{loop} ]")
         lane = v.let(f"call {integer} @llvm.cttz.{integer}({integer} {left}, i1 true)")
         number = v.let(f"add i64 {start}, {v.let(f'zext {integer} {lane} to i64')}")
-        address = v.offset("i32", self._scratch(self.lists[half]), at)
+        address = v.offset("i32", self._point_to_scratch(self.lists[half]), at)
         v.line(f"store i32 {v.let(f'trunc i64 {number} to i32')}, ptr {address}")
         v.line(f"{at_next} = add i64 {at}, 1")
         v.line(f"store i64 {at_next}, ptr {count}")
@@ -173,8 +172,8 @@ class PackedGenerator(Generator):
         v.line(f"br i1 {done}, label %{after}, label %{loop}")
         v.block(after)
 
-    def _sum_of(self, local: Value, half: int) -> Value:
-        """Where a candidate of the group adds up the rows of a half."""
+    def _find_sum(self, local: Value, half: int) -> Value:
+        """Where a candidate of the group adds up the examples of a half."""
         return self.v.let(f"add i64 {local}, {half * GROUP}")
 
     # -- packed vectors -------------------------------------------------------------------------
@@ -185,27 +184,27 @@ class PackedGenerator(Generator):
         indices = list(range(self.half))
         steps = ", ".join(f"i64 {lane}" for lane in indices * 2)
         place = v.binary("add", "i64", v.splat("%k", "i64"), f"<{steps}>")
-        ends = self._joined("i64", *(self._part_splat(end) for end in ("%low", "%high")))
+        ends = self._join("i64", *(self._splat_half(end) for end in ("%low", "%high")))
         self.mask = v.compare("icmp slt", "i64", place, ends)
         part = f"<{self.half} x i32>"
         loaded = []
         for place_of in self.lists:
-            at = v.offset("i32", self._scratch(place_of), "%k")
+            at = v.offset("i32", self._point_to_scratch(place_of), "%k")
             loaded.append(v.let(f"load {part}, ptr {at}, align 4"))
-        numbers = self._joined("i32", *loaded)
+        numbers = self._join("i32", *loaded)
         rest = ", ".join(f"i32 {self.half * half}" for half in (0, 1) for _ in indices)
         numbers = v.select(self.mask, "i32", numbers, f"<{rest}>")
         self._take_apart(numbers)
         v.line("br label %go")
-        self._go_on("go")
+        self._finish_lanes("go")
 
-    def _part_splat(self, scalar: Value) -> Value:
+    def _splat_half(self, scalar: Value) -> Value:
         v, typ = self.v, f"<{self.half} x i64>"
         first = v.let(f"insertelement {typ} poison, i64 {scalar}, i64 0")
         mask = f"<{self.half} x i32> zeroinitializer"
         return v.let(f"shufflevector {typ} {first}, {typ} poison, {mask}")
 
-    def _joined(self, kind: str, low: Value, high: Value) -> Value:
+    def _join(self, kind: str, low: Value, high: Value) -> Value:
         typ = f"<{self.half} x {kind}>"
         order = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
         return self.v.let(
@@ -213,39 +212,39 @@ class PackedGenerator(Generator):
         )
 
     def _take_apart(self, numbers: Value) -> None:
-        """A listed lane's number is its candidate's in the group, times lanes, plus its row's."""
+        """A listed lane's number: its candidate's in the group, times lanes, plus its example's."""
         v = self.v
-        rows = v.binary("and", "i32", numbers, v.constant(self.lanes - 1, "i32"))
+        examples = v.binary("and", "i32", numbers, v.constant(self.lanes - 1, "i32"))
         wide = v.convert("zext", numbers, "i32", "i64")
         shift = v.constant(self.lanes.bit_length() - 1, "i64")
         self.local = v.binary("lshr", "i64", wide, shift)
         candidates = v.binary("add", "i64", self.local, v.splat("%c0", "i64"))
         every = v.constant(True, "i1")
         for source, place in zip(self.sources, self.columns, strict=True):
-            found = gather(v, source.kind, self._scratch(place), wide, every)
+            found = gather(v, source.kind, self._point_to_scratch(place), wide, every)
             self.names[id(source)] = found
-        v.packed = Packed(rows, candidates)
+        v.packed = Packed(examples, candidates)
 
     def _add_up(self, slot: int, difference: Expr) -> None:
-        """Add every lane's difference to its candidate's sum over that half of the rows."""
+        """Add every lane's difference to its candidate's sum over that half of the examples."""
         v = self.v
         value = v.select(self.mask, "f64", self.names[id(difference)], v.constant(0.0, "f64"))
-        sums = self._scratch(self.sums[slot - self._outputs()[0]])
+        sums = self._point_to_scratch(self.sums[slot - self._outputs()[0]])
         for lane in range(self.lanes):
             local = v.let(f"extractelement {v.type('i64')} {self.local}, i64 {lane}")
-            at = v.offset("f64", sums, self._sum_of(local, lane // self.half))
+            at = v.offset("f64", sums, self._find_sum(local, lane // self.half))
             more = v.let(f"extractelement {v.type('f64')} {value}, i64 {lane}")
             total = v.let(f"fadd double {v.let(f'load double, ptr {at}')}, {more}")
             v.line(f"store double {total}, ptr {at}")
 
     def _finish(self) -> None:
-        """What the rows of this vector add to a candidate of the group."""
+        """What the examples of this vector add to a candidate of the group."""
         v = self.v
         candidate = v.let("add i64 %c0, %f")
         for slot, place in zip(self._outputs(), self.sums, strict=True):
             low, high = (
-                v.let(f"load double, ptr {v.offset('f64', self._scratch(place), at)}")
-                for at in (self._sum_of("%f", 0), self._sum_of("%f", 1))
+                v.let(f"load double, ptr {v.offset('f64', self._point_to_scratch(place), at)}")
+                for at in (self._find_sum("%f", 0), self._find_sum("%f", 1))
             )
             at = v.offset("f64", f"%p{slot}", candidate)
             more = v.let(f"fadd double {low}, {high}")

@@ -2,24 +2,26 @@
 
 Row-wise and full-space candidates change one unit of a layer; dense directions change a whole
 layer; vectors (biases, gains) are replaced as a whole. Whatever happens to parameters before
-they meet an example (quantisers, transposes) stays with torch.
+they meet an example (quantizers, transposes) stays with torch.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.fused import choices as _choices  # noqa: F401 - registers its rules
-from hardstep.evaluation.fused import rules as _rules  # noqa: F401
-from hardstep.evaluation.fused import stacks as _stacks  # noqa: F401
-from hardstep.evaluation.fused.compile import compiled
+from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.pack import generator_for
+from hardstep.evaluation.fused.pack import choose_writer
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
+from hardstep.evaluation.fused.translate_axes import ON_AXES
+from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
+from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
 from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
+_LOWERINGS = ON_AXES | INDEXING | STACKING
+_ON_STACKS = ON_STACKS | INDEXING_STACKS
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Entry:
 
 
 @dataclass
-class Plan:
+class KernelPlan:
     """One block's kernel, without the numbers of a step."""
 
     program: Program
@@ -48,7 +50,9 @@ class Plan:
     scratch: int = 0
 
 
-def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span) -> Plan:
+def plan_kernel(
+    candidates: Candidates, written: Record, nodes: list[Node], span: Span
+) -> KernelPlan:
     """The plan of a block.
 
     Raises:
@@ -60,11 +64,11 @@ def plan(candidates: Candidates, written: Record, nodes: list[Node], span: Span)
         raise Unfusable("values that are not in the processor's memory")
     builder = _Builder(candidates, written, span)
     for node in nodes:
-        builder.node(node)
+        builder.add(node)
     return builder.finish()
 
 
-def _swaps(node: Node, base: Lookup) -> bool:
+def _is_transpose(node: Node, base: Lookup) -> bool:
     """Whether it is the transpose of a matrix."""
     if node.name not in _RESHAPES or base(node.inputs[0]).dim() != 2:
         return False
@@ -89,17 +93,17 @@ class _Builder:
         self.written = written
         self.weights: dict[int, Any] = {}  # parameters and what becomes of them without examples
         self.vector: int | None = None
-        self._start()
+        self._find_weights()
         self.done: set[int] = set()  # values after a sum over examples
         self.before: list[Node] = []
         self.t: Translator | None = None
-        self.plan: Plan | None = None
+        self.plan: KernelPlan | None = None
 
-    def _start(self) -> None:
+    def _find_weights(self) -> None:
         if self.local is not None:
             self.weights = {
-                self.written.sources[name]: Column(0, unit, rows)
-                for name, (unit, rows) in self.local.items()
+                self.written.sources[name]: Column(0, unit, weights)
+                for name, (unit, weights) in self.local.items()
             }
             return
         if len(self.names) != 1:
@@ -112,23 +116,23 @@ class _Builder:
         else:
             self.weights = {source: None}
 
-    def _translator(self, node: Node) -> Translator:
+    def _start(self, node: Node) -> Translator:
         """Made at the first value that has examples: (examples, units)."""
         if self.t is None:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(self.base, int(shape[0]), self.weights)
-            self.plan = Plan(self.t.program, self.before)
+            self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
+            self.plan = KernelPlan(self.t.program, self.before)
             if self.local is not None:
                 self.t.program.table("units", None)
             if self.vector is not None:
-                self.t.vector(self.vector)
+                self.t.add_vector(self.vector)
         return self.t
 
     # -- nodes ------------------------------------------------------------------------------
 
-    def node(self, node: Node) -> None:
+    def add(self, node: Node) -> None:
         """Sort a node: parameters alone, an entry, examples, or sums over examples."""
         changed = set(node.inputs)
         examples = self.t.values.keys() if self.t else set()
@@ -139,18 +143,18 @@ class _Builder:
             self.plan.after.append(node)
             self.done.update(node.outputs)
         elif changed & self.weights.keys() and not changed & examples:
-            self._on_parameters(node)
+            self._follow_parameters(node)
         else:
-            self._translator(node).node(node)
+            self._start(node).follow(node)
 
-    def _on_parameters(self, node: Node) -> None:
+    def _follow_parameters(self, node: Node) -> None:
         right = node.args[-1].index if node.name in ("mm", "addmm") else None
         if right is not None and right in self.weights:
             self._enter(node)
         elif node.name == "index":
-            self._translator(node).node(node)
+            self._start(node).follow(node)
         elif self.local is None:
-            if not set(node.inputs) <= self.sources or not _swaps(node, self.base):
+            if not set(node.inputs) <= self.sources or not _is_transpose(node, self.base):
                 raise Unfusable(f"{node.name} of a parameter with dense directions")
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
@@ -170,19 +174,21 @@ class _Builder:
         left, right = refs[-2:]
         out = node.outputs[0]
         bias = refs[0] if node.name == "addmm" else None
-        t = self._translator(node)
+        t = self._start(node)
         if left in self.weights or left in t.values or self.base(out).dim() != 2:
             raise Unfusable(f"{node.name}: both factors change")
         if any(scale != 1 for scale in node.kwargs.values()):
             raise Unfusable(f"{node.name} with a scale")
         if bias is not None and self.base(bias).dim() != 1:
             raise Unfusable("addmm with a matrix added")
-        if self.base(out).shape[0] != t.program.num_rows:
-            raise Unfusable(f"{node.name}: another number of rows")
-        enter = self._spread if self.local is None else self._columns
+        if self.base(out).shape[0] != t.program.num_examples:
+            raise Unfusable(f"{node.name}: another number of examples")
+        enter = self._enter_layer if self.local is None else self._enter_column
         enter(t, out, left, right, bias)
 
-    def _columns(self, t: Translator, out: int, left: int, right: int, bias: int | None) -> None:
+    def _enter_column(
+        self, t: Translator, out: int, left: int, right: int, bias: int | None
+    ) -> None:
         assert self.plan is not None
         if self.weights[right].axis != 1:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
@@ -207,7 +213,9 @@ class _Builder:
         self.plan.entries.append(entry)
         t.values[out] = Changed(source, -1, column=True)
 
-    def _spread(self, t: Translator, out: int, left: int, right: int, bias: int | None) -> None:
+    def _enter_layer(
+        self, t: Translator, out: int, left: int, right: int, bias: int | None
+    ) -> None:
         assert self.plan is not None
         number, size = len(self.plan.entries), self.base(out).shape[1]
         if right in self.sources or bias in self.weights:
@@ -218,14 +226,14 @@ class _Builder:
         self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
         t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
 
-    def finish(self) -> Plan:
-        """Generate the kernel."""
+    def finish(self) -> KernelPlan:
+        """Write and compile the kernel."""
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
         reach = "one unit" if self.local is not None else "a whole layer"
         self.plan.reach = reach if self.vector is None else "a vector"
-        generator = generator_for(self.t.program)
-        self.plan.text = generator.text()
-        compiled(self.plan.text)  # now, while there is another way
-        self.plan.lanes, self.plan.scratch = generator.lanes, generator.schedule.scratch
+        writer = choose_writer(self.t.program)
+        self.plan.text = writer.write()
+        compile_kernel(self.plan.text)  # now, while there is another way
+        self.plan.lanes, self.plan.scratch = writer.lanes, writer.schedule.scratch
         return self.plan

@@ -1,16 +1,16 @@
-"""Which expression is computed where: stages, loops over axes, room for what outlives a loop."""
+"""Which expression is computed where: stages, loops over axes, room for what outlives a loop.
+
+Also where it need not be computed (values that only count under a condition), and how much work
+that is per candidate.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.leaves import LEAVES
-from hardstep.evaluation.fused.relevance import consumers_of, guards
+from hardstep.evaluation.fused.emit_vectors import BYTES
+from hardstep.evaluation.fused.expressions import REDUCTIONS, Expr
 from hardstep.evaluation.fused.translate import Program
-from hardstep.evaluation.fused.vectors import BYTES
-
-REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeList:
     """Scratch offsets of a product's list: vectors that differ, and the indices they stand at."""
 
     vectors: int
@@ -30,13 +30,12 @@ class Changes:
 
 
 class Schedule:
-    """The order of a program's work for one vector of rows and one candidate."""
+    """The order of a program's work for one vector of examples and one candidate."""
 
     def __init__(self, program: Program, lanes: int) -> None:
         self.lanes = lanes
-        roots = [closing.difference for closing in program.closings]
-        self.needed = reachable([*roots, *program.exits])
-        self.guards = guards(self.needed, roots)
+        self.needed = find_needed(program)
+        self.guards = _find_guards(self.needed, [end.difference for end in program.closings])
         self.per_lane: dict[int, list[Expr]] = defaultdict(list)
         self.loops: dict[int, dict[int, Loop]] = defaultdict(dict)  # by stage and domain
         self.products: dict[int, list[Expr]] = defaultdict(list)
@@ -44,7 +43,7 @@ class Schedule:
         self.loop_of: dict[int, Loop] = {}
         self.scratch = 0
         self.places: dict[int, int] = {}  # scratch offsets of values that outlive their loop
-        self.changes: dict[int, Changes] = {}
+        self.changes: dict[int, ChangeList] = {}
         self._find_private()
         for expr in self.needed:
             self._place(expr)
@@ -53,7 +52,7 @@ class Schedule:
 
     def _find_private(self) -> None:
         """What only a guarded product needs is computed under its guard."""
-        consumers = consumers_of(self.needed)
+        consumers = _find_consumers(self.needed)
         order = {id(expr): n for n, expr in enumerate(self.needed)}
         for product in self.needed:
             if id(product) not in self.guards:
@@ -63,7 +62,7 @@ class Schedule:
             own = {id(product)}
             members = [e for e in reachable([change]) if e.domain == change.domain]
             for expr in reversed(members):
-                inner = expr.op not in LEAVES and expr.op not in REDUCTIONS | {"product"}
+                inner = not expr.is_leaf and expr.op not in REDUCTIONS | {"product"}
                 if inner and all(id(consumer) in own for consumer in consumers[id(expr)]):
                     own.add(id(expr))
             if id(change) in own:
@@ -78,7 +77,7 @@ class Schedule:
         elif expr.domain is None and expr.op not in REDUCTIONS:
             self.per_lane[expr.stage].append(expr)
             return
-        if expr.op in LEAVES or id(expr) in self.loop_of:
+        if expr.is_leaf or id(expr) in self.loop_of:
             return
         looped = expr.args[0] if expr.op in REDUCTIONS | {"product"} else expr
         assert looped.domain is not None
@@ -93,12 +92,12 @@ class Schedule:
                 domain = expr.args[0].domain
                 assert domain is not None
                 vectors = self.reserve(domain * self.lanes * BYTES[expr.kind])
-                self.changes[id(expr)] = Changes(vectors, self.reserve(domain * 8))
+                self.changes[id(expr)] = ChangeList(vectors, self.reserve(domain * 8))
                 self._keep(expr)
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
-                if outlives and arg.op not in LEAVES:
+                if outlives and not arg.is_leaf:
                     self._keep(arg)
 
     def _keep(self, expr: Expr) -> None:
@@ -111,6 +110,11 @@ class Schedule:
         place = self.scratch
         self.scratch += -(-size // 64) * 64
         return place
+
+
+def find_needed(program: Program) -> list[Expr]:
+    """Every expression of which the program's sums need the value."""
+    return reachable([*(closing.difference for closing in program.closings), *program.exits])
 
 
 def reachable(roots: Iterable[Expr]) -> list[Expr]:
@@ -127,3 +131,105 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
             stack.append((expr, True))
             stack.extend((arg, False) for arg in reversed(expr.args))
     return list(found.values())
+
+
+# -- which lanes matter ----------------------------------------------------------------------
+
+_SOURCES = {"column", "linear", "spread"}
+
+
+def _find_consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
+    """The expressions that use an expression, by its id."""
+    found: dict[int, list[Expr]] = defaultdict(list)
+    for expr in needed:
+        for arg in dict.fromkeys(expr.args):
+            found[id(arg)].append(expr)
+    return found
+
+
+def _only_under(expr: Expr, consumer: Expr) -> Expr | None:
+    """The condition under which a consumer looks at an argument."""
+    if consumer.op == "select" and consumer.args[1] is expr and expr not in consumer.args[::2]:
+        return consumer.args[0]
+    return None
+
+
+def _find_guards(needed: list[Expr], roots: list[Expr]) -> dict[int, Expr]:
+    """Conditions per lane outside which a product's result is never looked at."""
+    consumers = _find_consumers(needed)
+    found = {}
+    for expr in needed:
+        if expr.op != "product" or expr in roots:
+            continue
+        conditions = [_only_under(expr, consumer) for consumer in consumers[id(expr)]]
+        first = conditions[0] if conditions else None
+        if first is None or any(condition is not first for condition in conditions):
+            continue
+        if first.domain is None and first.stage <= expr.stage:
+            found[id(expr)] = first
+    return found
+
+
+def find_conditions(needed: list[Expr], program: Program) -> list[Expr]:
+    """Conditions, the same for all candidates, that every path from the sources must pass."""
+    changed = _find_changed(needed)
+    need: dict[int, frozenset[int]] = {}
+    conditions: dict[int, Expr] = {}
+    consumers = _find_consumers(needed)
+    roots = {id(closing.difference) for closing in program.closings}
+    exits = {id(expr) for expr in program.exits}
+    for expr in reversed(needed):
+        ways = [frozenset[int]()] if id(expr) in roots else []
+        for consumer in consumers[id(expr)]:
+            if id(consumer) in exits:
+                continue  # only asks whether something changed
+            way = need[id(consumer)]
+            condition = _only_under(expr, consumer)
+            fixed = condition is not None and id(condition) not in changed
+            if condition is not None and fixed and condition.domain is None and not condition.stage:
+                conditions[id(condition)] = condition
+                way = way | {id(condition)}
+            ways.append(way)
+        need[id(expr)] = frozenset.intersection(*ways) if ways else frozenset(conditions)
+    sources = [need[id(expr)] for expr in needed if expr.op in _SOURCES or expr.op == "candidate"]
+    common = frozenset.intersection(*sources) if sources else frozenset()
+    return [condition for number, condition in conditions.items() if number in common]
+
+
+def _find_changed(needed: list[Expr]) -> set[int]:
+    """Expressions that depend on the candidate."""
+    found: set[int] = set()
+    for expr in needed:
+        own = expr.op in _SOURCES or expr.op in ("candidate", "unit", "is_unit")
+        if own or any(id(arg) in found for arg in expr.args):
+            found.add(id(expr))
+    return found
+
+
+# -- what a candidate costs, at most: examples in which nothing differs are skipped ----------
+
+_READS = {"lane", "at_unit", "matrix", "column"}  # one number per example
+
+
+def count_operations(program: Program) -> int:
+    """Additions, multiplications, comparisons and so on, if every example differs."""
+    total = 0
+    for expr in find_needed(program):
+        if expr.op == "product":
+            change = expr.args[0]
+            total += 2 * (change.domain or 1) * (expr.domain or 1)
+        elif expr.op in ("linear", "spread"):
+            total += 2 * expr.data[-1] * (expr.domain or 1)
+        elif not expr.is_leaf:
+            domain = expr.args[0].domain if expr.op in REDUCTIONS else expr.domain
+            total += domain or 1
+    return total * program.num_examples
+
+
+def count_bytes(program: Program) -> int:
+    """Bytes read from tables of base values and of candidates, if every example differs."""
+    total = 0
+    for expr in find_needed(program):
+        lines = 1 + expr.data[-1] if expr.op in ("linear", "spread") else expr.op in _READS
+        total += lines * BYTES[expr.kind] * (expr.domain or 1)
+    return total * program.num_examples

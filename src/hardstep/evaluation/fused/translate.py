@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.fused.expressions import KINDS, Expr, Graph, Unfusable
-from hardstep.evaluation.fused.operations import BUILD, COMPARISONS
+from hardstep.evaluation.fused.translate_elementwise import BUILD, COMPARISONS
 from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]
@@ -35,7 +35,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class Stack:
     """Several values of one shape stacked along an axis; nothing stands for unchanged ones."""
 
     whole: int  # the recorded value that holds all of them
@@ -57,12 +57,12 @@ class Closing:
 class Program:
     """Everything a kernel needs to be generated and bound."""
 
-    num_rows: int
+    num_examples: int
     graph: Graph = field(default_factory=Graph)
     tables: dict[tuple[str, Any], int] = field(default_factory=dict)
     exits: list[Expr] = field(default_factory=list)  # truths: the column differs from its base
     closings: list[Closing] = field(default_factory=list)
-    order_by: int | None = None  # a recorded value by which rows are best sorted
+    order_by: int | None = None  # a recorded value by which examples are best sorted
     updated: set[int] = field(default_factory=set)  # recorded values to which changes are added
 
     def table(self, layout: str, what: Any) -> int:
@@ -71,18 +71,33 @@ class Program:
 
 
 class Translator:
-    """Walks nodes; `values` holds what is changed so far, by value number."""
+    """Walks nodes; `values` holds what is changed so far, by value number.
 
-    def __init__(self, base: Lookup, num_rows: int, weights: Mapping[int, Any]) -> None:
-        self.base = base
-        self.program = Program(num_rows)
+    Args:
+        base: Recorded values by number.
+        num_examples: Of the batch.
+        weights: Parameter-like values, of which one row or column is changed.
+        lowerings: What to do with operations that are not element-wise.
+        on_stacks: What to do with operations of which an operand is a stack.
+    """
+
+    def __init__(
+        self,
+        base: Lookup,
+        num_examples: int,
+        weights: Mapping[int, Any],
+        lowerings: "Mapping[str, Lowering]",
+        on_stacks: "Mapping[str, Lowering]",
+    ) -> None:
+        self.base, self.weights = base, weights
+        self.lowerings, self.on_stacks = lowerings, on_stacks
+        self.program = Program(num_examples)
         self.g = self.program.graph
-        self.values: dict[int, Changed | Bundle] = {}
-        self.weights = weights  # parameter-like values, one row or column changed
-        self.vectors: set[int] = set()  # changed vectors along the last axis, alike for all rows
+        self.values: dict[int, Changed | Stack] = {}
+        self.vectors: set[int] = set()  # changed along the last axis, alike for all examples
         self.closed: set[int] = set()
 
-    def node(self, node: Node) -> None:
+    def follow(self, node: Node) -> None:
         """Follow one operation."""
         if len(self.g) > MAX_EXPRESSIONS:
             raise Unfusable(f"more than {MAX_EXPRESSIONS} operations")
@@ -91,20 +106,25 @@ class Translator:
         found = [self.values[index] for index in node.inputs if index in self.values]
         if not found and self.weights.keys().isdisjoint(node.inputs):
             return  # follows from a part of a stack that does not change
-        if any(isinstance(value, Bundle) for value in found):
-            rule = _ON_STACKS.get(node.name, _unknown_on_stacks)
+        if any(isinstance(value, Stack) for value in found):
+            if node.name not in self.on_stacks:
+                raise Unfusable(f"{node.name} of a stack")
+            self.on_stacks[node.name](self, node)
+        elif node.name in self.lowerings:
+            self.lowerings[node.name](self, node)
+        elif node.name in BUILD:
+            self.values[node.outputs[0]] = self.apply_elementwise(node)
         else:
-            rule = _RULES.get(node.name, _elementwise)
-        rule(self, node)
-        self._check_rows(node)
+            raise Unfusable(node.name)
+        self._check_examples(node)
 
-    def _check_rows(self, node: Node) -> None:
-        """Lanes are examples: whatever is followed by lanes has as many rows, on axis 0."""
+    def _check_examples(self, node: Node) -> None:
+        """Lanes are examples: whatever is followed by lanes has as many of them, on axis 0."""
         for out in node.outputs:
             if isinstance(self.values.get(out), Changed):
                 value = self.base(out)
-                if value.dim() == 0 or value.shape[0] != self.program.num_rows:
-                    raise Unfusable(f"{node.name}: another number of rows")
+                if value.dim() == 0 or value.shape[0] != self.program.num_examples:
+                    raise Unfusable(f"{node.name}: another number of examples")
 
     # -- operands -------------------------------------------------------------------------
 
@@ -118,25 +138,25 @@ class Translator:
     def changed(self, index: int) -> Changed:
         """A changed value that is not a stack."""
         found = self.values[index]
-        if isinstance(found, Bundle):
+        if isinstance(found, Stack):
             raise Unfusable("a stack where one value is expected")
         return found
 
     def matrix(self, index: int, axis: int = -1) -> Expr:
-        """A base value (rows, ..., D), read at j."""
+        """A base value (examples, ..., D), read at j."""
         size = self.base(index).shape[axis]
         slot = self.program.table("matrix", index)
         return self.g.leaf("matrix", self.kind(index), slot, domain=size)
 
     def at_unit(self, index: int) -> Expr:
-        """A base value (rows, ..., D), read at the candidate's unit."""
+        """A base value (examples, ..., D), read at the candidate's unit."""
         return self.g.leaf("at_unit", self.kind(index), self.program.table("matrix", index))
 
-    def shared(self, index: int, ndim: int, axis: int | None, column: bool) -> Expr:
+    def read_shared(self, index: int, ndim: int, axis: int | None, column: bool) -> Expr:
         """An unchanged operand, read where it varies: along lanes, along the axis, or nowhere."""
         value, kind = self.base(index), self.kind(index)
         axes = {d - value.dim() for d, size in enumerate(value.shape) if size > 1}
-        lanes = value.dim() == ndim and value.shape[0] == self.program.num_rows and ndim > 0
+        lanes = value.dim() == ndim and value.shape[0] == self.program.num_examples and ndim > 0
         axes.discard(-ndim) if lanes else None
         along = axis is not None and axis in axes
         if axes - ({axis} if along else set()):
@@ -145,7 +165,7 @@ class Translator:
         if not lanes and not along:
             return self.g.leaf("scalar", kind, self.program.table("flat", index))
         if not along:
-            return self.g.leaf("lane", kind, self.program.table("flat_rows", index))
+            return self.g.leaf("lane", kind, self.program.table("per_example", index))
         assert axis is not None
         if lanes:
             return self.at_unit(index) if column else self.matrix(index, axis)
@@ -160,11 +180,11 @@ class Translator:
         if not found.column:
             return found
         assert found.axis is not None
-        return self.placed(found, self.at_unit(index), self.matrix(index, found.axis))
+        return self.put_back(found, self.at_unit(index), self.matrix(index, found.axis))
 
-    def placed(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
-        """A column put into its place among old values; rows in which it differs go on."""
-        self.exit(column.expr, at_unit)
+    def put_back(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
+        """A column put into its place among old values; examples in which it differs continue."""
+        self.leave_axis(column.expr, at_unit)
         here = self.g.leaf("is_unit", "i1", domain=old.domain)
         return Changed(self.g.apply("select", here, column.expr, old, kind=old.kind), column.axis)
 
@@ -175,13 +195,13 @@ class Translator:
             return Changed(self.changed(index).expr)
         return Changed(self.g.pick(found.expr, self.g.constant(0, "i64")))
 
-    def exit(self, column: Expr, old: Expr) -> None:
-        """A column leaves its axis: rows in which it differs go on."""
+    def leave_axis(self, column: Expr, old: Expr) -> None:
+        """A column leaves its axis: examples in which it differs continue."""
         differs = self.g.apply("ne", column, old, kind="i1")
         if differs not in self.program.exits:
             self.program.exits.append(differs)
 
-    def vector(self, index: int) -> None:
+    def add_vector(self, index: int) -> None:
         """A parameter vector that candidates replace as a whole."""
         slot = self.program.table("candidate", index)
         size = self.base(index).shape[0]
@@ -190,16 +210,14 @@ class Translator:
 
     # -- element-wise ---------------------------------------------------------------------
 
-    def elementwise(self, node: Node) -> Changed:
+    def apply_elementwise(self, node: Node) -> Changed:
         """An element-wise operation on values that are not stacks."""
         output = self.base(node.outputs[0])
-        if output.dim() == 0 or output.shape[0] != self.program.num_rows:
-            raise Unfusable(f"{node.name}: the result has no rows")
+        if output.dim() == 0 or output.shape[0] != self.program.num_examples:
+            raise Unfusable(f"{node.name}: the result has no examples")
         if output.dim() == 1 and self.vectors.intersection(node.inputs):
             raise Unfusable(f"{node.name} of changed vectors")
-        found = {
-            i: self._fitting(i, output) for i in dict.fromkeys(node.inputs) if i in self.values
-        }
+        found = {i: self._fit(i, output) for i in dict.fromkeys(node.inputs) if i in self.values}
         column = all(value.column for value in found.values())
         axes = {value.axis for value in found.values()} - {None}
         if len(axes) > 1 or any(
@@ -208,25 +226,29 @@ class Translator:
             if i in self.values and i not in self.vectors
         ):
             raise Unfusable(f"{node.name}: changed operands vary along different axes")
-        axis = next(iter(axes), None) if axes else self._free_axis(node)
+        axis = next(iter(axes), None) if axes else self._find_free_axis(node)
 
         def operand(ref: Ref) -> Expr:
             if ref.index not in self.values:
-                return self.shared(ref.index, output.dim(), axis, column)
+                return self.read_shared(ref.index, output.dim(), axis, column)
             value = found[ref.index]
             return value.expr if column or not value.column else self.dense(ref.index).expr
 
-        expr = self.applied(node, operand)
+        expr = self.apply(node, operand)
         return Changed(expr, axis if column or expr.domain is not None else None, column)
 
-    def applied(self, node: Node, operand: Callable[[Ref], Expr]) -> Expr:
+    def apply(self, node: Node, operand: Callable[[Ref], Expr]) -> Expr:
         """An element-wise operation with expressions in place of its tensors."""
-        kind = self._compared(node) if node.name in COMPARISONS else self.kind(node.outputs[0])
+        kind = (
+            self._find_compared_kind(node)
+            if node.name in COMPARISONS
+            else self.kind(node.outputs[0])
+        )
         args, kwargs = node.filled(operand)
-        args += _keywords(node.name, kwargs)
+        args += _place_keywords(node.name, kwargs)
         return BUILD[node.name](self.g, args, kind)
 
-    def _compared(self, node: Node) -> str:
+    def _find_compared_kind(self, node: Node) -> str:
         """The kind in which torch compares: a number or a lone value does not widen a tensor."""
         args, _ = node.filled(lambda ref: self.base(ref.index))
         kind = KINDS.get(torch.result_type(*args[:2]))
@@ -234,21 +256,21 @@ class Translator:
             raise Unfusable(f"{node.name} of other types than {', '.join(KINDS.values())}")
         return kind
 
-    def _fitting(self, index: int, output: Tensor) -> Changed:
+    def _fit(self, index: int, output: Tensor) -> Changed:
         """A changed operand; where its only unit meets several others, a value per lane."""
         found = self.changed(index)
         if found.axis is None or self.base(index).shape[found.axis] == output.shape[found.axis]:
             return found
         return self.only_unit(index)
 
-    def _free_axis(self, node: Node) -> int | None:
+    def _find_free_axis(self, node: Node) -> int | None:
         """The axis along which unchanged operands spread values that vary by lane only."""
         shape = self.base(node.outputs[0]).shape
         wide = [d - len(shape) for d in range(1, len(shape)) if shape[d] > 1]
         return wide[0] if len(wide) == 1 else None
 
 
-def _keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
+def _place_keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
     """Keyword arguments that matter, in the place where the builders expect them."""
     expected = {"add": "alpha", "sub": "alpha", "div": "rounding_mode", "addcmul": "value"}
     ignored = {"_to_copy": kwargs.keys(), "clone": {"memory_format"}}.get(name, set())
@@ -260,28 +282,9 @@ def _keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
     return found
 
 
-def argument(node: Node, place: int, name: str, default: Any) -> Any:
+def find_argument(node: Node, place: int, name: str, default: Any) -> Any:
     """An argument of a node, by place or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-def _elementwise(t: Translator, node: Node) -> None:
-    if node.name not in BUILD:
-        raise Unfusable(node.name)
-    t.values[node.outputs[0]] = t.elementwise(node)
-
-
-def _unknown_on_stacks(t: Translator, node: Node) -> None:
-    raise Unfusable(f"{node.name} of a stack")
-
-
-# Rules for operations that are not element-wise are registered by `rules`, `choices`, `stacks`.
-Rule = Callable[[Translator, Node], None]
-_RULES: dict[str, Rule] = {}
-_ON_STACKS: dict[str, Rule] = {}
-
-
-def register(rules: Mapping[str, Rule], on_stacks: Mapping[str, Rule]) -> None:
-    """Add rules for operations, and for those of which an operand is a stack."""
-    _RULES.update(rules)
-    _ON_STACKS.update(on_stacks)
+Lowering = Callable[[Translator, Node], None]

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from hardstep.evaluation.memory import DispatchMode
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.sandbox import isolate, reseed
 
 # Ways out of torch that no operation records: what comes back cannot be followed.
 _EXITS = {
@@ -109,7 +109,7 @@ def record(
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
     recorder.sources = set(sources.values())
-    with isolated(problem.model):
+    with isolate(problem.model):
         with _NoExits(recorder), recorder:
             reseed(seed)
             loss = problem.loss(tensors, problem.buffers())

@@ -1,0 +1,143 @@
+"""Operations that take what an index says: a part of a stack, a unit, a row of a weight table."""
+
+import math
+
+import torch
+
+from hardstep.evaluation.fused.expressions import Expr, Unfusable
+from hardstep.evaluation.fused.translate import Changed, Lowering, Stack, Translator
+from hardstep.evaluation.fused.translate_stacks import read_part
+from hardstep.evaluation.trace.record import Node
+
+
+def _lower_gather(t: Translator, node: Node) -> None:
+    """The value that an index chooses: of unchanged ones along axis 1, or of units."""
+    value, dim, index = node.args[:3]
+    out, shape = node.outputs[0], t.base(index.index).shape
+    if value.index not in t.values and t.base(value.index).dim() == 3:
+        unchanged = (None,) * t.base(value.index).shape[1]
+        _choose_part(t, node, Stack(value.index, 1, unchanged))
+        return
+    base = t.base(value.index)
+    if base.dim() != 2 or dim % 2 != 1 or shape[1] != 1 or len(base) != t.program.num_examples:
+        raise Unfusable("gather other than of one value per example")
+    choice = _find_choice(t, index.index, base.shape[1])
+    changed = value.index in t.values
+    source = t.dense(value.index).expr if changed else t.matrix(value.index)
+    if source.domain is None:
+        raise Unfusable("gather along an axis that is not followed")
+    t.values[out] = Changed(t.g.pick(source, choice))
+
+
+def _lower_gather_of_stack(t: Translator, node: Node) -> None:
+    """The part of a stack that an index chooses."""
+    stack = t.values.get(node.args[0].index)
+    if not isinstance(stack, Stack) or stack.axis != 1:
+        raise Unfusable("gather other than along a stack's axis 1")
+    _choose_part(t, node, stack)
+
+
+def _choose_part(t: Translator, node: Node, stack: Stack) -> None:
+    _, dim, index = node.args[:3]
+    out = node.outputs[0]
+    if t.base(out).dim() != 3 or dim % 3 != 1 or t.base(index.index).shape[1] != 1:
+        raise Unfusable("gather other than of one value per example")
+    choice = _find_choice(t, index.index, len(stack.parts))
+    t.values[out] = Changed(_select_part(t, stack, choice, out), -1)
+    t.program.order_by = index.index
+
+
+def _find_choice(t: Translator, index: int, num: int) -> Expr:
+    """An index per example into `num` things, changed or not, the same along all other axes."""
+    if index in t.values:
+        choice = t.changed(index)
+        if choice.axis is not None or choice.column:
+            raise Unfusable("gather with an index that varies within an example")
+        return _check_place(choice.expr, num)
+    value = t.base(index).flatten(1)
+    if not bool((value == value[:, :1]).all()):
+        raise Unfusable("gather with an index that varies within an example")
+    return t.g.leaf("lane", "i64", t.program.table("first_per_example", index))
+
+
+def _select_part(t: Translator, stack: Stack, choice: Expr, out: int) -> Expr:
+    """The part that each example chooses; the base value where that part did not change."""
+    kind, fixed = t.kind(out), choice.op == "lane"
+    slot = t.program.table("matrix", out)
+    result = t.g.leaf("matrix", kind, slot, domain=t.base(out).shape[-1])
+    for number, part in enumerate(stack.parts):
+        if part is None and fixed:
+            continue
+        value = read_part(t, stack, number, column=False)
+        # Every part under its own condition, so that none is computed where it is not chosen.
+        here = t.g.apply("eq", choice, t.g.constant(number, "i64"), kind="i1")
+        result = t.g.apply("select", here, value, result, kind=kind)
+    return result
+
+
+def _lower_index(t: Translator, node: Node) -> None:
+    """Rows of a weight table at an index per example; one of these rows may be changed."""
+    table, indices = node.args[:2]
+    if len(indices) != 1 or indices[0] is None or t.base(table.index).dim() != 2:
+        raise Unfusable("indexing other than rows of a matrix")
+    at = indices[0].index
+    if t.base(at).dtype != torch.int64 or t.base(at).dim() != 1 or table.index in t.values:
+        raise Unfusable("indexing other than by one number per example")
+    if t.base(at).shape[0] != t.program.num_examples:
+        raise Unfusable("indexing across examples")
+    if table.index in t.weights and getattr(t.weights[table.index], "axis", None) != 0:
+        raise Unfusable("indexing a parameter of which more than a row changes")
+    num, size = t.base(table.index).shape
+    before = t.g.leaf("lane", "i64", t.program.table("per_example", at))
+    before = _count_from_front(t, before, num)
+    choice = _check_place(t.changed(at).expr, num) if at in t.values else before
+    kind = t.kind(table.index)
+    if kind not in ("f32", "f64"):
+        raise Unfusable("indexing a table of integers")
+    slot = t.program.table("weight", table.index)
+    read = t.g.lookup(choice, kind, size, slot)
+    if table.index in t.weights:
+        slot = t.program.table("candidate", table.index)
+        new = t.g.leaf("candidate", kind, slot, domain=size)
+        unit = t.g.leaf("unit", "i64")
+        here = t.g.apply("eq", choice, unit, kind="i1")
+        # Examples that read the changed row count even if nothing else about them changed.
+        t.program.exits.append(t.g.apply("eq", before, unit, kind="i1"))
+        read = t.g.apply("select", here, new, read, kind=kind)
+    t.values[node.outputs[0]] = Changed(read, -1)
+
+
+def _count_from_front(t: Translator, index: Expr, num: int) -> Expr:
+    """Negative indices count from the end."""
+    negative = t.g.apply("lt", index, t.g.constant(0, "i64"), kind="i1")
+    back = t.g.apply("add", index, t.g.constant(num, "i64"))
+    return t.g.apply("select", negative, back, index, kind="i64")
+
+
+def _check_place(index: Expr, num: int) -> Expr:
+    """A changed index that cannot lie outside a table: there, torch raises and a kernel cannot."""
+    low, high = _find_bounds(index)
+    if low < 0 or high >= num:
+        raise Unfusable("an index that may lie outside what it chooses from")
+    return index
+
+
+def _find_bounds(value: Expr) -> tuple[float, float]:
+    """The least and the largest number an expression can be, as far as its form tells."""
+    if value.op in ("argmax", "argmin"):
+        return 0, (value.args[0].domain or 1) - 1
+    if value.op == "constant":
+        return float(value.data), float(value.data)
+    if value.op == "mod":
+        return 0, float(value.args[1].data) - 1
+    if value.op == "cast" and value.args[0].kind == "i1":
+        return 0, 1
+    parts = [_find_bounds(part) for part in value.args if part.kind == "i64"]
+    if value.op not in ("select", "max", "min") or not parts:
+        return -math.inf, math.inf
+    pick = {"select": (min, max), "max": (max, max), "min": (min, min)}[value.op]
+    return pick[0](low for low, _ in parts), pick[1](high for _, high in parts)
+
+
+INDEXING: dict[str, Lowering] = {"gather": _lower_gather, "index": _lower_index}
+INDEXING_STACKS: dict[str, Lowering] = {"gather": _lower_gather_of_stack}
