@@ -3,7 +3,7 @@
 # make check   the same without the slow tests
 # make coverage   every test, with the lines and branches of src that they reach
 # make bench-step   time a step against the published package, on an otherwise idle machine
-# make bench-maxsat   MAX-SAT against its rivals; files from the folder HARDSTEP_DATA names
+# make bench-maxsat   MAX-SAT against its baselines; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -32,10 +32,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 bench-step: $(VENV)/.installed
-	PYTHONPATH=benchmarks $(BIN)/python -m bench_step $(ARGS)
+	$(BIN)/python -m benchmarks.step $(ARGS)
 
 bench-maxsat: $(VENV)/.installed-dev
-	PYTHONPATH=benchmarks $(BIN)/python -m bench_maxsat $(ARGS)
+	$(BIN)/python -m benchmarks.maxsat $(ARGS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(call create)

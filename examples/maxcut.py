@@ -27,7 +27,7 @@ class MaxCut:
         """The cut now, minus what every candidate gains."""
         x = candidates.base["x"]
         sides = torch.where(x >= 0, 1.0, -1.0)
-        index = candidates.particles.index[candidates.rows]  # (particles, 2), -1 on padding
+        index = candidates.particles.index[candidates.asked]  # (particles, 2), -1 on padding
         nodes = index.clamp_min(0)
         offsets = candidates.offsets.flatten(1, 2)  # (particles, candidates, 2)
         moved = torch.where(x[nodes][:, None] + offsets >= 0, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""A task of one's own: digits told apart by ferns, tables that binary tests choose entries of.
+"""A user's task: digits told apart by ferns, tables that binary tests choose entries of.
 
 hardstep train examples/own_task.py:ferns
 """

@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from hardstep import Full, Length, PolyStep, Simplex, nn, tasks
 from hardstep.cli.evaluate import run_evaluate
+from hardstep.cli.options import EvaluateOptions
 from hardstep.cli.train import TrainOptions, run_train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -62,13 +63,13 @@ def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0
     result = json.loads(capsys.readouterr().out)
-    assert run_evaluate(out / "checkpoint.pt", as_json=True) == 0
+    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", json=True)) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_accuracy"] == result["test_accuracy"]
     return result
 
 
-def test_a_task_of_ones_own_is_short_and_learns(tmp_path, capsys):
+def test_a_users_task_is_short_and_learns(tmp_path, capsys):
     assert len((EXAMPLES / "own_task.py").read_text().splitlines()) < 35
     result = trained(f"{EXAMPLES / 'own_task.py'}:ferns", tmp_path, capsys, steps=3, seed=10)
     assert result["valid_accuracy"] > 0.5
@@ -83,12 +84,12 @@ def test_an_unmodified_snntorch_network_learns_from_forward_passes(tmp_path, cap
 def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes():
     task = tasks.find(f"{EXAMPLES / 'snntorch_model.py'}:leaky")
     model = nn.build(task.model, 0)
-    batch = task.data(0).valid.select(torch.arange(32))
+    batch = task.data(0).train.select(torch.arange(task.batch_size))
     opt = PolyStep(model, task.settings(4), seed=0)
     proposal = opt.propose()
     losses = opt.evaluate(proposal, batch.inputs, batch.labels, task.loss_fn).flatten()
     candidates = opt.candidates(proposal)
-    for number in range(0, len(losses), 20):
+    for number in range(0, len(losses), 60):
         with torch.no_grad():
             output = functional_call(model, candidates.parameters(number), batch.inputs)
         plain = task.loss_fn(output, batch.labels)

@@ -29,7 +29,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def write_atomically(path: Path) -> Iterator[Path]:
     """A temporary file that takes `path`'s place when the block ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"

@@ -41,7 +41,7 @@ def _attribute(key: str, value: str | float | bool) -> str:
     return f" {name}" if value is True else f' {name}="{html.escape(str(value))}"'
 
 
-def embedded(content: Any) -> Markup:
+def embed_json(content: Any) -> Markup:
     """JSON that may stand inside a script element, whatever its strings contain."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"))
@@ -60,12 +60,14 @@ def html_page(title: str, style: str, body: str, *, head: str = "") -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of text; its cells may hold any character."""
+    """A table; cells may hold any character, and tags only where they are markup."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(safe_in_markdown(cell).replace('|', chr(92) + '|') for cell in line)} |"
-        for line in lines
-    )
+    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+
+
+def _markdown_cell(text: str) -> str:
+    safe = text if isinstance(text, Markup) else safe_in_markdown(text)
+    return safe.replace("|", r"\|")
 
 
 def safe_in_markdown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A small problem and every rival, as all tests of rivals use them."""
+"""A small problem and every baseline, as all tests of baselines use them."""
 
 from functools import partial
 
@@ -18,7 +18,8 @@ from hardstep.baselines import (
     Spsa,
 )
 from hardstep.data import Batches, digits
-from hardstep.nn import build, mlp
+from hardstep.nn import build
+from hardstep.tasks.architectures import mlp
 
 SUBSPACE = RowWise(rank=2)
 TWIN = partial(mlp, 64, 16, 10)
@@ -48,7 +49,7 @@ SEARCHERS = {
     "mezo": partial(MeZo, learning_rate=0.03, subspace=SUBSPACE),
     "eggroll": partial(Eggroll, population=8, rank=2),
 }
-RIVALS = {**SEARCHERS, "adam": adam}
+BASELINES = {**SEARCHERS, "adam": adam}
 COSTS = {name: 2 if name in ("spsa", "mezo") else 8 for name in SEARCHERS} | {"adam": 1}
 
 

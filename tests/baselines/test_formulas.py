@@ -1,4 +1,4 @@
-"""Each rival against its own formula, written out."""
+"""Each baseline against its own formula, written out."""
 
 import math
 
@@ -17,12 +17,13 @@ from hardstep.baselines import (
     OpenAiEs,
     RandomSearch,
     Spsa,
-    centred_ranks,
-    standardized,
+    center_ranks,
+    standardize,
 )
-from hardstep.baselines.factored import Factored
-from hardstep.nn import SmoothLIF, SpikingMLP, build, spiking_mlp
+from hardstep.baselines.low_rank import Factored
+from hardstep.nn import SmoothLIF, SpikingMLP, build
 from hardstep.subspaces import Adaptive, Layout, trainable
+from hardstep.tasks.architectures import spiking_mlp
 from tests.baselines.small import batches, net, steps, weights
 
 DIM = 6
@@ -150,7 +151,7 @@ def quadratic(tensors):
     return sum(((t - 0.1) ** 2).flatten(1).sum(dim=1) for t in tensors.values())
 
 
-@pytest.mark.parametrize("shaping", [standardized, centred_ranks])
+@pytest.mark.parametrize("shaping", [standardize, center_ranks])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_eggroll_moves_by_the_average_of_its_low_rank_members(rank, shaping):
     """W ← W − α/N Σ f_i A_i B_iᵀ/√r, as an explicit sum of matrices."""
@@ -207,17 +208,17 @@ def test_eggroll_members_have_unit_entries_and_low_rank_and_their_average_has_no
     members = torch.stack([space.expand(z)["w"] for z in noise])
     assert float(members.std()) == pytest.approx(0.5, rel=0.02)
     assert int(torch.linalg.matrix_rank(members[0])) == 2
-    average = space.combined(torch.ones(10), noise[:10])["w"]
+    average = space.combine(torch.ones(10), noise[:10])["w"]
     assert int(torch.linalg.matrix_rank(average)) == 9
     assert torch.allclose(average, members[:10].sum(dim=0), atol=1e-5)
-    assert torch.allclose(space.expand(space.mirrored(noise[:1])[0])["w"], -members[0])
+    assert torch.allclose(space.expand(space.mirror(noise[:1])[0])["w"], -members[0])
 
 
 def test_standardized_losses_have_mean_0_and_variance_1():
-    shaped = standardized(torch.tensor([3.0, 1.0, 7.0, 2.0], dtype=torch.float64))
+    shaped = standardize(torch.tensor([3.0, 1.0, 7.0, 2.0], dtype=torch.float64))
     assert float(shaped.mean()) == pytest.approx(0)
     assert float(shaped.var(correction=0)) == pytest.approx(1, abs=1e-5)
-    assert standardized(torch.ones(4)).tolist() == [0] * 4
+    assert standardize(torch.ones(4)).tolist() == [0] * 4
 
 
 # -- population methods in a subspace -----------------------------------------------------------
@@ -225,14 +226,14 @@ def test_standardized_losses_have_mean_0_and_variance_1():
 
 @pytest.mark.parametrize("method", [OpenAiEs, CmaEs])
 @pytest.mark.parametrize("subspace", [RowWise(rank=2), Full()], ids=str)
-def test_the_model_holds_the_centre_of_the_method(method, subspace):
+def test_the_model_holds_the_center_of_the_method(method, subspace):
     model = net()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = InSubspace(model, method, subspace=subspace)
     steps(optimizer, 4)
-    centre = optimizer.space.expand(optimizer.population.centre)
+    center = optimizer.space.expand(optimizer.population.center)
     for name, parameter in model.named_parameters():
-        assert torch.allclose(parameter, before[name] + centre[name], atol=1e-5)
+        assert torch.allclose(parameter, before[name] + center[name], atol=1e-5)
 
 
 @pytest.mark.parametrize("subspace", [RowWise(rank=2), Adaptive(rank=2), LowRank(rank=2)], ids=str)
@@ -252,40 +253,40 @@ def test_openai_es_in_the_full_space_is_the_method_on_a_vector():
     for _ in range(5):
         optimizer.step(batched=stacked)
         alone.tell(curved(alone.ask()))
-    assert torch.allclose(tensors["x"], alone.centre, rtol=0, atol=1e-12)
+    assert torch.allclose(tensors["x"], alone.center, rtol=0, atol=1e-12)
 
 
 def test_openai_es_follows_adam_with_a_scheduled_rate():
     annealed = Cosine(0.1, 0.0, 4)
     method = OpenAiEs(torch.zeros(DIM).double(), learning_rate=annealed, population=8)
-    centre = torch.zeros(DIM).double().requires_grad_()
-    adam = torch.optim.Adam([centre], lr=annealed(0))
+    center = torch.zeros(DIM).double().requires_grad_()
+    adam = torch.optim.Adam([center], lr=annealed(0))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 4)
     for _ in range(4):
         members = method.ask()
         losses = curved(members)
         ranks = losses.argsort().argsort() / 7 - 0.5
-        noise = (members - centre.detach()) / method.sigma
-        centre.grad = ranks.double() @ noise / (8 * method.sigma)
+        noise = (members - center.detach()) / method.sigma
+        center.grad = ranks.double() @ noise / (8 * method.sigma)
         adam.step()
         schedule.step()
         method.tell(losses)
-        assert torch.allclose(method.centre, centre.detach(), rtol=0, atol=1e-6)
-    last = method.centre.clone()
+        assert torch.allclose(method.center, center.detach(), rtol=0, atol=1e-6)
+    last = method.center.clone()
     method.ask()
     method.tell(torch.arange(8.0))
-    assert torch.equal(method.centre, last)  # the rate has reached 0
+    assert torch.equal(method.center, last)  # the rate has reached 0
 
 
 @pytest.mark.parametrize(
     "subspace", [Adaptive(rank=1, every=3), RowWise(rank=1, redraw=3)], ids=str
 )
-def test_a_method_starts_anew_when_coordinates_lose_their_meaning(subspace):
+def test_a_method_restarts_when_coordinates_lose_their_meaning(subspace):
     optimizer = InSubspace(net(), OpenAiEs, subspace=subspace)
     steps(optimizer, 3)
-    assert float(optimizer.population.centre.norm()) == 0
+    assert float(optimizer.population.center.norm()) == 0
     steps(optimizer, 5, first=3)
-    assert float(optimizer.population.centre.norm()) > 0
+    assert float(optimizer.population.center.norm()) > 0
     again = InSubspace(net(), OpenAiEs, subspace=subspace)
     again.load_state_dict(optimizer.state_dict())
     again.model.load_state_dict(optimizer.model.state_dict())

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from hardstep.baselines import CmaEs, OpenAiEs, minimize
 
-RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "rival-levels.json"
+RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "baseline-levels.json"
 RECORDED = json.loads(RECORD.read_text())
 LEVELS = {(level["method"], level["function"]): level["losses"] for level in RECORDED["levels"]}
 SEEDS = range(1, 12)

@@ -1,4 +1,4 @@
-"""What rivals refuse, and what they say."""
+"""What baselines refuse, and what they say."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ BAD = [
     (Eggroll, {"rank": 0}, "Eggroll: rank must be a whole number >= 1, got 0"),
     (Eggroll, {"population": 7}, "population must be even, .* got 7; use 8"),
     (Eggroll, {"population": 1}, "population must be a whole number >= 2, got 1"),
-    (Eggroll, {"shaping": "ranks"}, "shaping must be a function such as standardized"),
+    (Eggroll, {"shaping": "ranks"}, "shaping must be a function such as standardize"),
     (partial(InSubspace, method="cma"), {}, "method must be a class such as OpenAiEs"),
     (Spsa, {"subspace": RowWise}, r"subspace must be an object such as RowWise\(rank=8\), got <cl"),
     (Spsa, {"subspace": 8}, "subspace must be an object such as RowWise.*got 8"),
@@ -42,10 +42,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("rival", "settings", "message"), BAD, ids=[m for _, _, m in BAD])
-def test_bad_arguments_are_refused(rival, settings, message):
+@pytest.mark.parametrize(("baseline", "settings", "message"), BAD, ids=[m for _, _, m in BAD])
+def test_bad_arguments_are_refused(baseline, settings, message):
     with pytest.raises(ConfigError, match=message):
-        rival(model=net(), **settings)
+        baseline(model=net(), **settings)
 
 
 def test_what_is_no_model_is_refused():

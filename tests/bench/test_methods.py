@@ -3,8 +3,18 @@
 import pytest
 
 from hardstep import tasks
-from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build, check_options, rehearse
-from hardstep.bench.variants import WORDS
+from hardstep.bench.axes import Budget
+from hardstep.bench.methods import (
+    KNOWN_OPTIONS,
+    METHODS,
+    Blueprint,
+    build,
+    check_method,
+    check_options,
+    usual_options,
+)
+from hardstep.bench.options import WORDS
+from hardstep.bench.runs import Job, run_job
 from hardstep.errors import ConfigError
 from hardstep.nn import build as build_model
 
@@ -41,7 +51,7 @@ def test_a_value_that_is_none_is_named_with_its_method(method, option, value, wa
 def test_no_value_of_any_option_is_a_traceback(method, value):
     for option in KNOWN_OPTIONS[method]:
         with pytest.raises(ConfigError, match=f"{method}: {option} |no {option} is called"):
-            rehearse(MLP, method, {option: value})
+            check_method(MLP, method, {option: value})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -57,24 +67,54 @@ def test_what_can_be_run_is_not_refused(name, method):
     task = tasks.find(name)
     model = build_model(task.model, 0)
     for options in ({}, usual):
-        rehearse(task, method, options)
-        assert build(method, Plan(task, model, 5, 0), options).model is model
+        check_method(task, method, options)
+        assert build(method, Blueprint(task, model, 5, 0), options).model is model
 
 
 @pytest.mark.parametrize("method", ["openai-es", "eggroll", "mezo"])
 def test_a_rate_with_an_end_is_annealed_over_the_run(method):
-    plan = Plan(MLP, build_model(MLP.model, 0), 10, 0)
-    constant = build(method, plan, {"learning_rate": 0.4})
-    annealed = build(method, plan, {"learning_rate": 0.4, "learning_rate_end": 0.0})
+    blueprint = Blueprint(MLP, build_model(MLP.model, 0), 10, 0)
+    constant = build(method, blueprint, {"learning_rate": 0.4})
+    annealed = build(method, blueprint, {"learning_rate": 0.4, "learning_rate_end": 0.0})
     if method == "openai-es":  # which searches coordinates, for a network
         constant, annealed = constant.population, annealed.population
     assert constant.learning_rate == 0.4
     assert [annealed.learning_rate(step) for step in (0, 5, 10)] == pytest.approx([0.4, 0.2, 0.0])
     with pytest.raises(ConfigError, match=f"{method}: learning_rate_end needs .* got 0.1 alone"):
-        build(method, plan, {"learning_rate_end": 0.1})
+        build(method, blueprint, {"learning_rate_end": 0.1})
 
 
 def test_a_slope_is_refused_where_nothing_spikes():
     with pytest.raises(ConfigError, match="adam: slope .* mlp has none, got 2.0; leave it out"):
-        rehearse(MLP, "adam", {"slope": 2.0})
-    rehearse(tasks.find("snn"), "adam", {"slope": 2.0})
+        check_method(MLP, "adam", {"slope": 2.0})
+    check_method(tasks.find("snn"), "adam", {"slope": 2.0})
+
+
+FRUGAL = {"preset": "frugal"}
+OWN = 120 * 1_908  # steps and evaluations a step of mlp's own settings
+
+
+@pytest.mark.parametrize(
+    ("method", "axis", "amount", "options"),
+    [
+        ("polystep", "evals", OWN - 1, FRUGAL),
+        ("polystep", "evals", OWN, {}),
+        ("polystep", "steps", 2, {}),
+        ("polystep", "time", 2, {}),
+        ("openai-es", "evals", 1_000, {}),
+    ],
+)
+def test_polystep_takes_cheap_steps_where_its_own_would_not_last(method, axis, amount, options):
+    assert usual_options(MLP, method, Budget(axis, amount)) == options
+
+
+def test_cheap_steps_learn_more_from_few_evaluations_than_a_few_expensive_ones():
+    task, budget = tasks.find("int8", "digits"), Budget("evals", 10_000)
+    usual = usual_options(task, "polystep", budget)
+    cheap, costly = (
+        run_job(Job("int8", "digits", "polystep", 10, budget, tuple(options.items()), closed=True))
+        for options in (usual, {})
+    )
+    assert cheap["evaluations"] <= 10_000
+    assert cheap["steps"] > 10 * costly["steps"]
+    assert cheap["valid"] > costly["valid"] + 0.1  # a standard error of 143 images is 0.04

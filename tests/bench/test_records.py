@@ -1,3 +1,4 @@
+import gzip
 import json
 import multiprocessing
 
@@ -75,6 +76,11 @@ def test_a_line_cut_off_costs_itself_only(tmp_path):
         ({"seconds": None}, "its seconds are None, not a finite number"),
         ({"steps": -1}, "its steps are -1, not a finite number"),
         ({"study": 3}, "study is not a name but 3"),
+        ({"task": 3}, "task is not a name but 3"),
+        ({"seed": "zero"}, "its seed is not a whole number but 'zero'"),
+        ({"options": [1]}, "its options are not named: [1]"),
+        ({"test": "high"}, "its test score is 'high', not a finite number"),
+        ({"metric": {}}, "its metric has no name: {}"),
         ({"metric": "accuracy"}, "its metric has no name: 'accuracy'"),
         ({"evaluations": 19}, "its curve ends at 20 evaluations, the run at 19"),
         ({"curve": run()["curve"] | {"steps": [1, None]}}, "steps of its curve are not finite"),
@@ -105,6 +111,56 @@ def test_a_test_set_that_was_read_without_a_score_is_refused(tmp_path):
     append(tmp_path / "runs.jsonl", record | {"valid": 0.5, "test_reads": 0})
     append(tmp_path / "runs.jsonl", record | {"test": None})  # it diverged
     assert len(load(tmp_path / "runs.jsonl").records) == 2
+
+
+def pack(path):
+    """As `gzip -n` does, beside or instead of the file."""
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    path.unlink()
+    return packed
+
+
+def test_packed_records_are_read_alone_beside_the_file_and_in_a_folder(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    for seed in (0, 1):
+        append(path, run(seed))
+    packed = pack(path)
+    for name in (packed, path, tmp_path):  # the file need not be there
+        assert [r["seed"] for r in load(name).records] == [0, 1]
+    append(path, run(2))
+    append(tmp_path / "a.jsonl", run(9))
+    with path.open("a") as stream:
+        stream.write("{\n")
+    assert [r["seed"] for r in load(packed).records] == [0, 1]
+    assert [r["seed"] for r in load(path).records] == [0, 1, 2]  # the packed ones are older
+    assert [r["seed"] for r in load(tmp_path).records] == [9, 0, 1, 2]
+    assert load(tmp_path).skipped[0].startswith(f"{path}, line 2: ")
+
+
+def test_nothing_is_appended_to_a_packed_file(tmp_path):
+    append(tmp_path / "runs.jsonl", run())
+    packed = pack(tmp_path / "runs.jsonl")
+    before = packed.read_bytes()
+    with pytest.raises(DataError, match=r"runs.jsonl.gz is packed, .*; name runs.jsonl, with"):
+        append(packed, run(1))
+    assert packed.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "no gzip", "empty"])
+def test_a_damaged_packed_file_is_refused_in_one_sentence(tmp_path, damage):
+    path = tmp_path / "runs.jsonl"
+    append(path, run(0))
+    packed = pack(path)
+    content = packed.read_bytes()
+    packed.write_bytes({
+        "cut off": content[:-20],
+        "changed": content[:60] + bytes([content[60] ^ 255]) + content[61:],
+        "no gzip": b'{"schema": 1}\n',
+        "empty": b"",
+    }[damage])  # fmt: skip
+    with pytest.raises(DataError, match=r"runs.jsonl.gz is damaged and cannot be unpacked: "):
+        load(path)
 
 
 def test_a_run_without_a_field_is_not_recorded(tmp_path):

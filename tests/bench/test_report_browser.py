@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from hardstep.bench.report import gather, render
+from hardstep.bench.report import render
+from hardstep.bench.summary import summarize
 from tests.bench.test_report import run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -86,7 +87,7 @@ def page():
         for method, cost in (("polystep", 20_000), ("spsa", 1_000_000), ("adam", 3_000))
     ]
     records += [run(task="sorted", study="rank", variant=str(v), test=0.1 * v) for v in (1, 2)]
-    return render(gather(records, skipped=["a line"]))
+    return render(summarize(records, skipped=["a line"]))
 
 
 def test_the_page_as_written_draws_every_run_without_a_word_on_the_console(page, tmp_path):
@@ -193,7 +194,7 @@ def test_on_a_phone_only_tables_scroll_sideways_and_on_paper_all_is_unfolded(pag
 
 def test_names_from_records_do_not_run(tmp_path):
     evil = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'"
-    page = render(gather([run(task=evil), run(evil, task=evil), run(study=evil, variant=evil)]))
+    page = render(summarize([run(task=evil), run(evil, task=evil), run(study=evil, variant=evil)]))
     found = probe(page, tmp_path, """
     return { title: document.title, images: document.images.length,
              legend: [...document.querySelectorAll(".legend button")].map((b) => b.textContent) };
@@ -206,7 +207,7 @@ def test_names_from_records_do_not_run(tmp_path):
 def test_a_thousand_runs_render_within_two_seconds(tmp_path, record_property):
     methods = ("polystep", "spsa", "adam", "mezo", "random", "cma-es", "eggroll", "openai-es")
     records = many(8, methods, ("steps", "evals", "time"), 6)[:1000]
-    page, spent = render(gather(records)), []
+    page, spent = render(summarize(records)), []
     for _ in range(3):  # the page counts from the start of its navigation, others use the machine
         document, console = load(page, tmp_path)
         assert console == []

@@ -1,7 +1,8 @@
 """The report as Markdown."""
 
 from hardstep.bench import append
-from hardstep.bench.report import gather, render_markdown
+from hardstep.bench.report import render_markdown
+from hardstep.bench.summary import summarize
 from hardstep.cli.report import ReportOptions, run_report
 
 from .test_report import run, runs
@@ -15,7 +16,7 @@ def cells(page, first):
 
 def test_a_table_says_scores_margins_and_costs_and_a_tally_counts_them():
     records = [*runs("polystep", [0.6, 0.8]), *runs("spsa", [0.5, 0.4])]
-    page = render_markdown(gather(records))
+    page = render_markdown(summarize(records))
     ours, theirs = cells(page, "polystep"), [
         line for line in page.splitlines() if line.startswith("| spsa |")
     ]  # fmt: skip
@@ -29,7 +30,7 @@ def test_an_overview_has_a_line_per_task_and_marks_where_the_reference_is_not_ah
     records = [*runs("polystep", [0.6, 0.8]), *runs("spsa", [0.5, 0.4]), *runs("adam", [0.7, 0.9])]
     records += [*runs("polystep", [0.5, 0.5], task="moe"), *runs("spsa", [0.4, 0.6], task="moe")]
     records += runs("polystep", [0.9], task="mlp")  # compared with nothing
-    page = render_markdown(gather(records))
+    page = render_markdown(summarize(records))
     assert "## Mean test scores at equal steps\n" in page
     assert "| task | steps | polystep | adam | spsa |" in page
     assert cells(page, "snn, digits") == ["snn, digits", "100", "70.0", "> 80.0", "45.0"]
@@ -39,14 +40,14 @@ def test_an_overview_has_a_line_per_task_and_marks_where_the_reference_is_not_ah
 
 def test_ablations_stand_apart_and_sweeps_are_only_counted():
     records = [run(), run(stage=1, seed=9), run(study="solver", variant="greedy", test=0.25)]
-    page = render_markdown(gather(records))
+    page = render_markdown(summarize(records))
     assert page.index("## Ablations") > page.index("## snn on digits")
     assert cells(page, "greedy")[1] == "25.00"
     assert "2 runs, and 1 of sweeps before them." in page
 
 
 def test_names_from_records_open_no_tag_and_no_column():
-    page = render_markdown(gather([run(task="<b>|x", command="a <i>")]))
+    page = render_markdown(summarize([run(task="<b>|x", command="a <i>")]))
     assert "<b>" not in page
     assert "<i>" not in page
 

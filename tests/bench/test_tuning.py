@@ -7,12 +7,25 @@ from typer.testing import CliRunner
 
 from hardstep import presets, tasks
 from hardstep.bench import load
-from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Plan, build
-from hardstep.bench.tuning import Setting, best, grid, settings_of, stage_options
+from hardstep.bench.axes import Budget
+from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Blueprint, build
+from hardstep.bench.queue import Progress
+from hardstep.bench.runs import Job, key_of
+from hardstep.bench.tuning import (
+    CONFIGURATIONS,
+    Setting,
+    Sweep,
+    best,
+    grid,
+    settings_of,
+    stage_options,
+)
 from hardstep.cli.main import app
 from hardstep.cli.tune import TuneOptions, run_tune
 from hardstep.errors import ConfigError
 from hardstep.nn import build as build_model
+
+from .test_queue import STUDY, jobs_of, pretended, swept
 
 TASK = tasks.find("mlp", "digits")
 
@@ -22,13 +35,13 @@ TASK = tasks.find("mlp", "digits")
 def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(method, axis):
     settings = settings_of(TASK, method, axis)
     for stage in (1, 2):
-        centres = {s.name: s.centre for s in settings}
-        found = list(grid(settings, centres, stage))
+        centers = {s.name: s.center for s in settings}
+        found = list(grid(settings, centers, stage))
         assert len(found) == 9
         assert len({json.dumps(c) for c in found}) == 9
         assert all(set(c) == {s.name for s in settings} for c in found)
         assert all(set(c) <= set(KNOWN_OPTIONS[method]) for c in found)
-        build(method, Plan(TASK, build_model(TASK.model, 0), 5, 0), found[0])
+        build(method, Blueprint(TASK, build_model(TASK.model, 0), 5, 0), found[0])
 
 
 def test_populations_are_free_where_steps_are_not_what_is_equal():
@@ -41,21 +54,21 @@ def test_populations_are_free_where_steps_are_not_what_is_equal():
 
 def test_where_evaluations_are_equal_polystep_is_tuned_around_its_frugal_settings():
     settings = settings_of(TASK, "polystep", "evals")
-    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
     assert {c["preset"] for c in found} == {"frugal"}
     middle = found[4]
     steps, model = 100, build_model(TASK.model, 0)
-    usual = Plan(TASK, model, steps, 0)
+    usual = Blueprint(TASK, model, steps, 0)
     assert build("polystep", usual, middle).settings == presets.frugal(steps)
     assert {c["share"] for c in found} == {0.05, 0.1, 0.2}
 
 
 def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_its_own_radii():
     settings = settings_of(TASK, "polystep", "evals", {"preset": "sketch", "rank": 2})
-    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
     assert {(c["preset"], c["rank"]) for c in found} == {("sketch", 2)}
-    plan = Plan(TASK, build_model(TASK.model, 0), 100, 0)
-    assert build("polystep", plan, found[4]).settings == presets.sketch(100, rank=2)
+    blueprint = Blueprint(TASK, build_model(TASK.model, 0), 100, 0)
+    assert build("polystep", blueprint, found[4]).settings == presets.sketch(100, rank=2)
     assert {c["particle_dim"] for c in found} == {8, 16, 32}
     at_steps = settings_of(TASK, "polystep", "steps", {"preset": "sketch"})
     assert [s.name for s in at_steps] == ["step_radius", "probe_radius", "preset"]
@@ -63,29 +76,29 @@ def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_it
 
 def test_beside_fixed_settings_a_last_one_has_three_levels():
     settings = settings_of(TASK, "cma-es", "evals", {"sigma": 0.1})
-    found = list(grid(settings, {s.name: s.centre for s in settings}, 1))
+    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
     assert [c["population"] for c in found] == [16, 64, 256]
 
 
 def test_where_everything_is_fixed_there_is_one_configuration():
     fixed = {"sigma": 0.1, "population": 8}
     settings = settings_of(TASK, "random", "evals", fixed)
-    assert list(grid(settings, {s.name: s.centre for s in settings}, 1)) == [fixed]
+    assert list(grid(settings, {s.name: s.center for s in settings}, 1)) == [fixed]
 
 
 def test_the_surrogate_slope_is_tuned_where_there_is_one():
     spiking = tasks.find("snn", "digits")
     assert [s.name for s in settings_of(spiking, "adam", "steps")] == ["learning_rate", "slope"]
     assert [s.name for s in settings_of(TASK, "adam", "steps")] == ["learning_rate"]
-    centres = {"learning_rate": 1.0, "slope": math.sqrt(5)}
-    slopes = {c["slope"] for c in grid(settings_of(spiking, "adam", "steps"), centres, 1)}
+    centers = {"learning_rate": 1.0, "slope": math.sqrt(5)}
+    slopes = {c["slope"] for c in grid(settings_of(spiking, "adam", "steps"), centers, 1)}
     assert sorted(slopes) == pytest.approx([0.5, math.sqrt(5), 10], rel=1e-5)
 
 
 def test_slope_reaches_the_twin():
     spiking = tasks.find("snn", "digits")
-    plan = Plan(spiking, build_model(spiking.model, 0), 5, 0)
-    adam = build("adam", plan, {"slope": 7.5})
+    blueprint = Blueprint(spiking, build_model(spiking.model, 0), 5, 0)
+    adam = build("adam", blueprint, {"slope": 7.5})
     assert [m.slope for m in adam.twin.modules() if hasattr(m, "slope")] == [7.5]
 
 
@@ -97,7 +110,7 @@ def test_more_than_two_settings_meet_in_every_pair_of_levels():
         assert pairs == set(itertools.product((0.5, 1.0, 2.0), repeat=2))
 
 
-def test_the_second_stage_is_recentred_on_the_best_of_the_first():
+def test_the_second_stage_is_recenterd_on_the_best_of_the_first():
     def score(options):  # best at 0.6 and 0.3
         distance = math.log(options["sigma"] / 0.6) ** 2
         return -distance - math.log(options["learning_rate"] / 0.3) ** 2
@@ -111,6 +124,16 @@ def test_the_second_stage_is_recentred_on_the_best_of_the_first():
     assert max(map(score, second)) > best(first)[0]
 
 
+@pytest.fixture
+def pretending(monkeypatch):
+    """Runs of a sweep take no time; the longer the steps, the better."""
+
+    def pretend(job):
+        return pretended(job, dict(job.options)["step_radius"])
+
+    monkeypatch.setattr(Job, "run", pretend)
+
+
 def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, capsys):
     options = TuneOptions("mlp", "mezo", match="steps", budget=1, records=tmp_path / "tuning.jsonl")
     assert run_tune(options) == 0
@@ -118,14 +141,14 @@ def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, c
     assert "best of 17 runs" in said
     assert "hardstep compare mlp --methods polystep,mezo --match steps --budget 1 --option" in said
     loaded = load(tmp_path / "tuning.jsonl")
-    assert len(loaded.records) == 17  # the centre of the second stage is known from the first
+    assert len(loaded.records) == 17  # the center of the second stage is known from the first
     assert {r["test_reads"] for r in loaded.records} == {0}
     assert all("test" not in r for r in loaded.records)
     assert run_tune(options) == 0
     assert len(load(tmp_path / "tuning.jsonl").records) == 17
 
 
-def test_what_the_command_says_to_run_next_can_be_run(tmp_path, capsys):
+def test_what_the_command_says_to_run_next_can_be_run(tmp_path, capsys, pretending):
     records = tmp_path / "tuning.jsonl"
     assert run_tune(TuneOptions("mlp", budget=2_500, records=records)) == 0  # PolyStep, evals
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("compare with: hardstep ")
@@ -137,6 +160,7 @@ def test_what_the_command_says_to_run_next_can_be_run(tmp_path, capsys):
     assert run["options"] == pytest.approx(top, rel=1e-5)
 
 
+@pytest.mark.usefixtures("pretending")
 def test_the_command_leaves_what_it_was_given(tmp_path):
     records = tmp_path / "tuning.jsonl"
     command = ["tune", "mlp", "--budget", "200", "--records", str(records)]
@@ -153,3 +177,59 @@ def test_the_command_leaves_what_it_was_given(tmp_path):
 def test_a_configuration_that_diverged_is_never_the_best():
     scores = {"a": (math.nan, {"x": 1}), "b": (0.2, {"x": 2}), "c": (math.inf, {"x": 3})}
     assert best(scores) == (0.2, {"x": 2})
+
+
+def test_a_study_with_a_sweep_tunes_every_variant_and_leaves_its_options(tmp_path):
+    path = tmp_path / "swept.toml"
+    path.write_text(STUDY.replace("budget = 2", "budget = 2\ntune = [7]"))
+    first = jobs_of(path)
+    assert len(first) == 2 * 9
+    assert {job.stage for job in first} == {1}
+    assert all(dict(j.options).get("solver") == ("greedy" if j.variant == "greedy" else None)
+               for j in first)  # fmt: skip
+    records = [pretended(job) | {"study": job.study, "variant": job.variant} for job in first]
+    second = jobs_of(path, records)
+    assert {(job.stage, job.variant) for job in second} == {(2, "softmax"), (2, "greedy")}
+    records += [pretended(job) | {"study": job.study, "variant": job.variant} for job in second]
+    last = jobs_of(path, records)
+    assert [(job.stage, job.seed, job.variant) for job in last] == [
+        (0, 0, "softmax"), (0, 0, "greedy"),
+    ]  # fmt: skip
+    assert set(dict(last[1].options)) == {"solver", "step_radius", "probe_radius"}
+
+
+def test_a_sweep_with_nothing_to_tune_is_one_run_and_counted_as_such():
+    given = (("population", 8), ("sigma", 0.1))
+    jobs = [Job("mlp", "digits", "random", seed, Budget("evals", 80.0), given, sweep=(7,),
+                sweep_amount=40.0) for seed in (0, 1)]  # fmt: skip
+    assert Progress(jobs, []).total == 3
+    (first,) = Sweep(jobs[0]).missing({})
+    progress = Progress(jobs, [pretended(first)])
+    assert (progress.left, progress.next_job(set()).seed) == (2, 0)
+
+
+def test_a_sweep_comes_before_the_seeds_and_never_sees_the_test_set():
+    jobs, known, stages = [swept(seed) for seed in (0, 1)], {}, []
+    total = 2 * (2 * CONFIGURATIONS - 1) + 2
+    assert Progress(jobs, []).total == total
+    while job := (progress := Progress(jobs, list(known.values()))).next_job(set()):
+        assert progress.left == total - len(known)
+        stages.append(job.stage)
+        assert job.budget.amount == (3.0 if job.stage else 9.0)
+        near = -abs(dict(job.options)["sigma"] - 0.3) - abs(dict(job.options)["learning_rate"] - 1)
+        known[job.key] = pretended(job, near)
+        assert key_of(known[job.key]) == job.key
+    assert stages == [1] * 18 + [2] * 16 + [0] * 2
+    reported = [r for r in known.values() if "test" in r]
+    best = max((r for r in known.values() if "test" not in r), key=lambda r: r["valid"])
+    assert [r["options"] for r in reported] == [best["options"]] * 2
+    assert {r["seed"] for r in reported} == {0, 1}
+
+
+def test_a_metric_that_should_be_low_is_tuned_down():
+    sweep, known = Sweep(swept(sweep=(100,))), {}
+    while missing := sweep.missing(known):
+        record = pretended(missing[0], dict(missing[0].options)["sigma"])
+        metric = {"name": "MSE", "higher_is_better": False}
+        known[missing[0].key] = record | {"metric": metric}
+    assert dict(sweep.choose(known))["sigma"] == min(r["options"]["sigma"] for r in known.values())

@@ -10,8 +10,9 @@ from hardstep.bench import SCHEMA, append
 from hardstep.cli import compare
 from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.compare import CompareOptions, run_compare
-from hardstep.errors import ConfigError, DataError, HardstepError
-from tests.cli.test_train import hardstep
+from hardstep.cli.options import SuiteOptions, TableOptions
+from hardstep.errors import ConfigError, HardstepError
+from tests.cli.test_main import SUITE
 
 
 def pretended(method, seed=0, **changes):
@@ -27,15 +28,13 @@ def pretended(method, seed=0, **changes):
 @pytest.fixture
 def closed(monkeypatch):
     """No run may begin."""
-    monkeypatch.setattr(compare, "run_trial", None)
+    monkeypatch.setattr(compare, "run_job", None)
 
 
 @pytest.fixture
 def pretending(monkeypatch):
     """Runs that take no time."""
-    monkeypatch.setattr(
-        compare, "run_trial", lambda trial, **_: pretended(trial.method, trial.seed)
-    )
+    monkeypatch.setattr(compare, "run_job", lambda job, **_: pretended(job.method, job.seed))
 
 
 @pytest.mark.usefixtures("closed")
@@ -43,6 +42,11 @@ def pretending(monkeypatch):
     ("changes", "message"),
     [
         ({"options": ["spsa.foo=1"]}, "no option of spsa is called 'foo'; there is a, c"),
+        ({"options": ["mezo=1"]}, "METHOD.NAME=VALUE"),
+        ({"options": ["mezo.mu=x"]}, "takes a number, got 'x'"),
+        ({"methods": "mezo,openai"}, "did you mean 'openai-es'"),
+        ({"match": "step"}, "did you mean 'steps'"),
+        ({"budget": -1.0}, "got -1.0"),
         ({"options": ["spsa.a=-1"]}, "spsa: a must be a number > 0 and finite, got -1"),
         ({"methods": "mezo,random", "options": ["random.population=1"]}, ">= 2, got 1"),
         ({"methods": "mezo,polystep", "options": ["polystep.rank=2.5"]}, "rank .* got 2.5"),
@@ -69,31 +73,6 @@ def test_adam_on_a_task_without_a_twin_is_refused_before_the_first_run(monkeypat
         run_compare(CompareOptions("mlp", methods="mezo,adam"))
 
 
-@pytest.mark.usefixtures("closed")
-@pytest.mark.parametrize("option", ["records", "picture"])
-def test_files_that_cannot_be_written_are_refused_before_the_first_run(tmp_path, option):
-    (tmp_path / "file").touch()
-    for path, message in (
-        (tmp_path, f"is a folder; name a file in it with --{option}"),
-        (tmp_path / "file" / "c.png", f"would lie in .*file, a file; name another with --{option}"),
-    ):
-        with pytest.raises(DataError, match=message):
-            run_compare(CompareOptions("mlp", methods="mezo", **{option: path}))
-
-
-@pytest.mark.usefixtures("closed")
-def test_a_read_only_folder_is_refused_before_the_first_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write anywhere
-    with pytest.raises(DataError, match="cannot be written: .* is read-only; .* --records"):
-        run_compare(CompareOptions("mlp", methods="mezo", records=tmp_path / "a" / "runs.jsonl"))
-
-
-@pytest.mark.usefixtures("closed")
-def test_what_is_no_picture_is_refused_before_the_first_run(tmp_path):
-    with pytest.raises(DataError, match="c.pgn does not end as a picture does; .*png"):
-        run_compare(CompareOptions("mlp", methods="mezo", picture=tmp_path / "c.pgn"))
-
-
 @pytest.mark.usefixtures("pretending")
 def test_a_picture_makes_its_folder_and_a_budget_is_shown_as_given(tmp_path, capsys):
     picture = tmp_path / "new" / "folder" / "c.png"
@@ -110,7 +89,7 @@ def test_a_picture_makes_its_folder_and_a_budget_is_shown_as_given(tmp_path, cap
 def test_a_table_shows_budgets_as_given(tmp_path, capsys, amount, shown):
     path = tmp_path / "runs.jsonl"
     append(path, pretended("polystep", budget={"axis": "time", "amount": amount}))
-    assert run_table(path, "polystep") == 0
+    assert run_table(TableOptions(path)) == 0
     assert f"mlp, digits, {shown} wall-clock seconds\n" in capsys.readouterr().out
 
 
@@ -125,38 +104,22 @@ def records(tmp_path):
 
 def test_a_reference_is_a_method_or_a_variant(records):
     for reference in ("polystep", "mezo", "greedy"):
-        assert run_table(records, reference) == 0
+        assert run_table(TableOptions(records, reference)) == 0
     with pytest.raises(ConfigError, match="no --reference in .* 'polystepp'; did you mean 'polys"):
-        run_table(records, "polystepp")
+        run_table(TableOptions(records, "polystepp"))
 
 
 def test_a_method_whose_runs_are_all_of_studies_is_a_reference(tmp_path):
     path = tmp_path / "runs.jsonl"
     append(path, pretended("polystep", study="solver", variant="greedy"))
-    assert run_table(path, "polystep") == 0
+    assert run_table(TableOptions(path)) == 0
 
 
 def test_records_without_a_reported_run_are_refused(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.touch()
     with pytest.raises(HardstepError, match="has no run with a test score"):
-        run_table(path, "polystep")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["bench", "table", "."], "there is no file *.jsonl in .; name one with records"),
-        (["bench", "table", "nosuch.jsonl"], "there is no file nosuch.jsonl; `hardstep bench"),
-        (["compare", "mlp", "--methods", "mezo,mezo"], "--methods has mezo 2 times"),
-    ],
-)
-def test_bad_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
-    done = hardstep(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"hardstep: {sentence}")
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+        run_table(TableOptions(path))
 
 
 def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
@@ -170,14 +133,12 @@ def test_a_table_names_what_it_cannot_use_and_shows_the_rest(tmp_path, capsys):
         for changes in bad:
             stream.write(json.dumps({"schema": SCHEMA, **pretended("mezo", **changes)}) + "\n")
     append(records, lacking)
-    assert run_table(records, "polystep") == 0
+    assert run_table(TableOptions(records)) == 0
     said = capsys.readouterr()
     assert "polystep against spsa: tie" in said.out
     assert "mezo" not in said.out
     for line in range(2, 2 + len(bad)):
         assert f"runs.jsonl, line {line}: " in said.err
-    suite.write_text(
-        '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
-    )
-    assert run_suite(suite, records, 1) == 0  # beside such records
+    suite.write_text(SUITE)
+    assert run_suite(SuiteOptions(suite, records)) == 0  # beside such records
     assert "0 of 1 runs are recorded" in capsys.readouterr().err

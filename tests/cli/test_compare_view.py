@@ -12,15 +12,17 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
+from hardstep._files import check_folder, check_writable
+from hardstep.bench.axes import Budget
 from hardstep.bench.methods import METHODS
-from hardstep.bench.protocol import Budget, Trial, run_trial
+from hardstep.bench.runs import Job, run_job
 from hardstep.cli import compare
 from hardstep.cli.compare import CompareOptions, run_compare
+from hardstep.cli.compare_view import LiveTable
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
-from hardstep.cli.live_table import LiveTable
 from hardstep.errors import ConfigError, DataError
 from tests.cli.test_compare import pretended
-from tests.tasks.test_own_files import STEPS
+from tests.tasks.test_files import STEPS
 
 TASK = tasks.BY_DATA["digits"]["mlp"]
 LARGE = {"steps": 166_950, "evaluations": 5_342_400, "seconds": 1234.5,
@@ -32,9 +34,7 @@ USUAL = "runs/compare-mlp-digits-steps.png"
 def here(tmp_path, monkeypatch):
     """Commands write to a folder of their own, and their runs take no time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        compare, "run_trial", lambda trial, **_: pretended(trial.method, trial.seed)
-    )
+    monkeypatch.setattr(compare, "run_job", lambda job, **_: pretended(job.method, job.seed))
     return tmp_path
 
 
@@ -71,7 +71,7 @@ def crowded(**changes):
     view = LiveTable(2 * len(METHODS))
     for seed in (0, 1):
         for method in METHODS:
-            view.begin(Trial(TASK, method, seed, budget))
+            view.begin(Job("mlp", "digits", method, seed, budget))
             if (method, seed) != (last, 1):
                 view.add(pretended(method, seed, **LARGE | {"test": 0.9 + 0.05 * seed} | changes))
     return view
@@ -117,10 +117,10 @@ def test_a_row_too_wide_for_the_terminal_is_cut_and_takes_one_line():
     ],
 )
 def test_the_line_moves_with_every_step_of_a_run(axis, amount, spent):
-    view, trial = LiveTable(2), Trial(TASK, "mezo", 4, Budget(axis, amount))
-    view.begin(trial)
+    view, job = LiveTable(2), Job("mlp", "digits", "mezo", 4, Budget(axis, amount))
+    view.begin(job)
     assert view.progress == "0 of 2 runs, 0:00:00; mezo, seed 4: preparing"
-    record = run_trial(trial, watching=[view])
+    record = run_job(job, watching=[view])
     assert re.search(rf"^0 of 2 runs, 0:\d\d:\d\d; mezo, seed 4: {spent}$", view.progress)
     view.add(record)
     assert view.progress.startswith("1 of 2 runs")
@@ -175,12 +175,12 @@ def test_an_interrupted_comparison_leaves_the_picture_of_the_whole_alone(here, m
     run_compare(options())
     before = (here / USUAL).read_bytes()
 
-    def interrupted(trial, **_):
-        if trial.method == "spsa":
+    def interrupted(job, **_):
+        if job.method == "spsa":
             raise KeyboardInterrupt
-        return pretended(trial.method)
+        return pretended(job.method)
 
-    monkeypatch.setattr(compare, "run_trial", interrupted)
+    monkeypatch.setattr(compare, "run_job", interrupted)
     assert run_compare(options()) == 130
     assert (here / USUAL).read_bytes() == before
     assert files(here) == [USUAL.replace(".png", "-2.png"), USUAL]
@@ -213,7 +213,7 @@ def test_without_matplotlib_the_table_is_there_and_a_line_says_what_to_install(
 
 
 def test_a_place_in_runs_that_cannot_be_written_is_refused_before_the_first_run(here, monkeypatch):
-    monkeypatch.setattr(compare, "run_trial", None)
+    monkeypatch.setattr(compare, "run_job", None)
     (here / "runs").touch()
     with pytest.raises(DataError, match="a file; name another with --picture, or draw none with"):
         run_compare(options())
@@ -236,3 +236,16 @@ def test_a_picture_without_an_ending_is_checked_written_and_named_as_png(here, c
             run(asked(picture=Path("new/pic")))
         with pytest.raises(DataError, match=r"new is a folder; name a file in it"):
             run(asked(picture=Path("new")))
+
+
+@pytest.mark.parametrize("check", [check_folder, check_writable])
+def test_a_place_is_looked_at_without_a_trace(tmp_path, check):
+    check(tmp_path / "new" / "folder", "--out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_of_a_diagnosis_makes_its_folder(tmp_path, capsys):
+    picture = tmp_path / "new" / "folder" / "flat.png"
+    assert run_diagnose(DiagnoseOptions("mlp", picture=picture, json=True)) == 0
+    assert picture.stat().st_size > 5000
+    assert capsys.readouterr().out.startswith('{"here"')

@@ -51,7 +51,7 @@ def test_train_and_valid_together_are_the_training_images():
     assert sorted(parts) == sorted(rows(whole, back=False))
 
 
-def test_pixels_are_standardised_with_the_training_images():
+def test_pixels_are_standardized_with_the_training_images():
     data = digits(0)
     pixels = torch.cat([data.train.inputs, data.valid.inputs]).double()
     assert pixels.mean().item() == pytest.approx(0.0, abs=1e-6)
@@ -77,14 +77,14 @@ def test_negatives_double_every_part_and_carry_labels_10_to_19():
 
 
 def test_a_negative_is_its_image_mirrored_about_the_mean():
-    # 16 - x, standardised about the common mean 8, is minus the standardised x
+    # 16 - x, standardized about the common mean 8, is minus the standardized x
     data = digits_and_negatives(0)
     for part in (data.train, data.valid, data.open_test()):
         half = len(part) // 2
         torch.testing.assert_close(part.inputs[half:], -part.inputs[:half], rtol=0.0, atol=1e-5)
 
 
-def test_pixels_of_digits_and_negatives_are_standardised():
+def test_pixels_of_digits_and_negatives_are_standardized():
     data = digits_and_negatives(0)
     pixels = torch.cat([data.train.inputs, data.valid.inputs]).double()
     assert pixels.mean().item() == pytest.approx(0.0, abs=1e-6)

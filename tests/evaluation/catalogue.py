@@ -202,29 +202,29 @@ def candidates_for(
     dim: int = 3,
     vertices: int = 2,
     probes: int = 1,
-    rows: list[int] | None = None,
+    asked: list[int] | None = None,
     seed: int = 7,
     scale: float = 0.5,
 ) -> Candidates:
-    """Random probes of every particle, or of those in `rows`."""
+    """Random probes of every particle, or of those asked about."""
     base = trainable(source)
     layout = Layout(base)
     bound = (subspace or Full()).bind(layout, dim, 0)
     particles = ParticleMap(bound.group_sizes, dim)
-    asked = torch.arange(particles.num_particles) if rows is None else torch.tensor(rows)
-    shape = (len(asked), vertices, probes, dim)
+    chosen = torch.arange(particles.num_particles) if asked is None else torch.tensor(asked)
+    shape = (len(chosen), vertices, probes, dim)
     offsets = scale * torch.randn(shape, generator=generator(3), dtype=torch.float64)
-    return Candidates(base, bound, particles, asked, offsets.to(layout.dtype), seed)
+    return Candidates(base, bound, particles, chosen, offsets.to(layout.dtype), seed)
 
 
 def parameter_sets(candidates: Candidates) -> list[dict[str, Tensor]]:
     """All candidates' tensors, each as the base plus the expansion of its own coordinates."""
     sets = []
     particles = candidates.particles
-    for row, per_particle in zip(candidates.rows.tolist(), candidates.offsets, strict=True):
+    for particle, per_particle in zip(candidates.asked.tolist(), candidates.offsets, strict=True):
         for offset in per_particle.reshape(-1, particles.particle_dim):
             table = torch.zeros(particles.num_particles, particles.particle_dim, dtype=offset.dtype)
-            table[row] = offset
+            table[particle] = offset
             changes = candidates.subspace.expand(particles.to_coordinates(table))
             sets.append({n: t.detach() + changes[n] for n, t in candidates.base.items()})
     return sets

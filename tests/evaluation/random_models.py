@@ -75,7 +75,7 @@ def recurrent_weight(m, x):
 
 
 def scaled_quantizer(m, x):
-    """A quantiser whose scale is the whole tensor's: one row changes every row."""
+    """A quantizer whose scale is the whole tensor's: one row changes every row."""
     scale = m.fc.weight.abs().max() / 7
     return F.linear(x, torch.round(m.fc.weight / scale) * scale, m.fc.bias)
 
@@ -131,7 +131,7 @@ def convolved(m, x):
     return m.pool(torch.relu(m.conv(image))).flatten(1)
 
 
-def normalised_columns(m, x):
+def normalized_columns(m, x):
     h = m.fc(x)
     return (h - h.mean(dim=0)) / (h.var(dim=0, unbiased=False) + 1e-3).sqrt()
 
@@ -276,7 +276,7 @@ def _parts(width, pick):
             hand(convolved, conv=nn.Conv2d(1, 2, 3, padding=1), pool=nn.AdaptiveAvgPool2d((1, 3))),
             6,
         ),
-        "column-norm": lambda: (hand(normalised_columns, fc=linear()), out),
+        "column-norm": lambda: (hand(normalized_columns, fc=linear()), out),
         "sorted": lambda: (hand(sorted_features, fc=linear()), out),
         "layer-norm": lambda: (nn.Sequential(linear(), nn.LayerNorm(out)), out),
         "batch-norm": lambda: (nn.Sequential(linear(), nn.BatchNorm1d(out)), out),
@@ -341,24 +341,21 @@ ACTIVATIONS = {
 PARTS = tuple(_parts(3, random.Random(0)))
 
 
-def _losses(pick):
-    weights = torch.rand(CLASSES) + 0.5
-    return {
-        "cross-entropy": F.cross_entropy,
-        "smoothed": lambda o, t: F.cross_entropy(o, t, label_smoothing=0.1),
-        "weighted": lambda o, t: F.cross_entropy(o, t, weight=weights.to(o.dtype)),
-        "ignoring": lambda o, t: F.cross_entropy(o, t, ignore_index=1),
-        "summed": lambda o, t: F.cross_entropy(o, t, reduction="sum"),
-        "mse": lambda o, t: F.mse_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
-        "nll": lambda o, t: F.nll_loss(F.log_softmax(o, 1), t),
-        "bce": lambda o, t: F.binary_cross_entropy_with_logits(
-            o, F.one_hot(t, CLASSES).to(o.dtype)
-        ),
-        "l1": lambda o, t: F.l1_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
-        "huber": lambda o, t: F.huber_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
-        "hinge": lambda o, t: torch.relu(1 + o - o.gather(1, t[:, None])).sum(dim=1).mean(),
-        "own": lambda o, t: (o.gather(1, t[:, None])[:, 0] - o.logsumexp(1)).abs().mean() ** 2,
-    }
+CLASS_WEIGHTS = torch.tensor([0.6, 1.4, 0.9, 1.1])
+LOSSES = {
+    "cross-entropy": F.cross_entropy,
+    "smoothed": lambda o, t: F.cross_entropy(o, t, label_smoothing=0.1),
+    "weighted": lambda o, t: F.cross_entropy(o, t, weight=CLASS_WEIGHTS.to(o.dtype)),
+    "ignoring": lambda o, t: F.cross_entropy(o, t, ignore_index=1),
+    "summed": lambda o, t: F.cross_entropy(o, t, reduction="sum"),
+    "mse": lambda o, t: F.mse_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+    "nll": lambda o, t: F.nll_loss(F.log_softmax(o, 1), t),
+    "bce": lambda o, t: F.binary_cross_entropy_with_logits(o, F.one_hot(t, CLASSES).to(o.dtype)),
+    "l1": lambda o, t: F.l1_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+    "huber": lambda o, t: F.huber_loss(o, F.one_hot(t, CLASSES).to(o.dtype)),
+    "hinge": lambda o, t: torch.relu(1 + o - o.gather(1, t[:, None])).sum(dim=1).mean(),
+    "own": lambda o, t: (o.gather(1, t[:, None])[:, 0] - o.logsumexp(1)).abs().mean() ** 2,
+}
 
 
 def draw(seed, dtype=torch.float64):
@@ -383,9 +380,9 @@ def draw(seed, dtype=torch.float64):
     batch = pick.choice([5, 6, 7, 8, 17])  # also as many examples as features
     inputs = torch.randn(batch, 6, generator=generator, dtype=dtype)
     target = torch.randint(0, CLASSES, (batch,), generator=generator)
-    loss = pick.choice(list(_losses(pick)))
+    loss = pick.choice(list(LOSSES))
     names.append(loss)
-    return Problem(model, inputs, target, _losses(pick)[loss]), names
+    return Problem(model, inputs, target, LOSSES[loss]), names
 
 
 class Rounding(TorchDispatchMode):

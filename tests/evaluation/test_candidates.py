@@ -25,7 +25,7 @@ def some_candidates(draw):
     whole = candidates_for(model(), subspace, dim=dim)
     asked = draw(st.sets(st.integers(0, whole.particles.num_particles - 1), min_size=1))
     return candidates_for(
-        model(), subspace, dim=dim, vertices=vertices, probes=probes, rows=sorted(asked)
+        model(), subspace, dim=dim, vertices=vertices, probes=probes, asked=sorted(asked)
     )
 
 
@@ -34,13 +34,13 @@ def some_candidates(draw):
 def test_spans_cover_all_candidates_in_order_and_each_stays_in_its_block(candidates):
     blocks = candidates.subspace.blocks
     owner = [b for b, block in enumerate(blocks) for _ in block.group_sizes]
-    per_row = candidates.offsets.shape[1] * candidates.offsets.shape[2]
+    per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
     end = 0
     for span in candidates.spans():
         assert span.start == end < span.end
         end = span.end
-        rows = candidates.rows[span.start // per_row : span.end // per_row]
-        assert {owner[g] for g in candidates.particles.group[rows].tolist()} == {span.block}
+        asked = candidates.asked[span.start // per_particle : span.end // per_particle]
+        assert {owner[g] for g in candidates.particles.group[asked].tolist()} == {span.block}
     assert end == len(candidates)
 
 

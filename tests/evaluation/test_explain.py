@@ -18,9 +18,6 @@ from hardstep.nn import LIF, SpikingMLP, build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
 
 BATCH, INPUTS, HIDDEN, CLASSES, STEPS = 32, 20, 16, 5, 8
-SUBSPACES = pytest.mark.parametrize(
-    "subspace", [RowWise(4), Full(), LayerWise(1)], ids=["rows", "full", "layers"]
-)
 
 
 def a_batch(dtype=torch.float32):
@@ -98,8 +95,8 @@ class MyNetwork(SpikingMLP):
         super().__init__((INPUTS, HIDDEN, CLASSES), num_steps=STEPS, lif=MyNeuron())
 
 
-def by_hand(self, x):
-    """As the issue writes it: everything again at every step."""
+def inlined(self, x):
+    """Everything again at every step."""
     m, o, total = 0.0, 0.0, 0.0
     for _ in range(STEPS):
         m = 0.95 * m + self.fc(x)
@@ -127,34 +124,38 @@ def in_place(self, x):
     return total
 
 
-@SUBSPACES
+@pytest.fixture(scope="module", params=[RowWise(4), Full(), LayerWise(1)], ids=str)
+def original(request):
+    """A subspace, and the gallery's network explained in it."""
+    return request.param, explained(build(gallery, 0), request.param)
+
+
 @pytest.mark.parametrize("copied", [Renamed, MyNetwork], ids=["renamed", "subclassed"])
-def test_a_copy_under_other_names_has_the_same_table(copied, subspace):
-    original = explained(build(gallery, 0), subspace)
+def test_a_copy_under_other_names_has_the_same_table(copied, original):
+    subspace, original = original
     other = explained(build(copied, 0), subspace)
-    for row, same in zip(original.rows, other.rows, strict=True):
-        assert vars(row) | {"name": ""} == vars(same) | {"name": ""}
+    for one, same in zip(original.parameters, other.parameters, strict=True):
+        assert vars(one) | {"name": ""} == vars(same) | {"name": ""}
     assert other.forward == original.forward
     assert other.memory == original.memory
 
 
-@SUBSPACES
-@pytest.mark.parametrize("function", [by_hand, in_place])
-def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(function, subspace):
-    original = explained(build(gallery, 0), subspace)
+@pytest.mark.parametrize("function", [inlined, in_place])
+def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(function, original):
+    subspace, original = original
     other = explained(layers(function), subspace)
-    for row, same in zip(original.rows, other.rows, strict=True):
-        assert row.path.startswith("fused")
-        assert (same.path, same.reason, same.probes) == (row.path, row.reason, row.probes)
-        assert row.cost.operations / 2 < same.cost.operations < row.cost.operations * 2
-        assert row.cost.nbytes / 2 < same.cost.nbytes < row.cost.nbytes * 2
+    for one, same in zip(original.parameters, other.parameters, strict=True):
+        assert one.path.startswith("fused")
+        assert (same.path, same.reason, same.probes) == (one.path, one.reason, one.probes)
+        assert one.cost.operations / 2 < same.cost.operations < one.cost.operations * 2
+        assert one.cost.nbytes / 2 < same.cost.nbytes < one.cost.nbytes * 2
 
 
 # -- reasons ---------------------------------------------------------------------------------
 
 
-def rows_of(explanation, prefix):
-    return [row for row in explanation.rows if row.name.startswith(prefix)]
+def parameters_of(explanation, prefix):
+    return [one for one in explanation.parameters if one.name.startswith(prefix)]
 
 
 @pytest.mark.parametrize(
@@ -172,11 +173,11 @@ def rows_of(explanation, prefix):
 )  # fmt: skip
 def test_an_operation_that_no_kernel_knows_is_named(word, function):
     explanation = explained(layers(function))
-    for row in rows_of(explanation, "fc"):
-        assert row.path == "operation by operation"
-        assert word in row.reason
-    for row in rows_of(explanation, "out"):  # it comes after, and is none of its business
-        assert (row.path, row.reason) == ("fused, one unit", "")
+    for one in parameters_of(explanation, "fc"):
+        assert one.path == "operation by operation"
+        assert word in one.reason
+    for one in parameters_of(explanation, "out"):  # it comes after, and is none of its business
+        assert (one.path, one.reason) == ("fused, one unit", "")
 
 
 def test_a_loss_that_no_kernel_knows_is_named_for_every_tensor():
@@ -184,27 +185,27 @@ def test_a_loss_that_no_kernel_knows_is_named_for_every_tensor():
         return F.binary_cross_entropy_with_logits(o, F.one_hot(t, CLASSES).to(o.dtype))
 
     explanation = explained(layers(relu), loss=loss)
-    assert {row.path for row in explanation.rows} == {"operation by operation"}
-    assert all("binary_cross_entropy_with_logits" in row.reason for row in explanation.rows)
+    assert {one.path for one in explanation.parameters} == {"operation by operation"}
+    assert all("binary_cross_entropy_with_logits" in one.reason for one in explanation.parameters)
 
 
 def test_a_tensor_that_is_not_used_is_said_not_to_matter():
     explanation = explained(layers(lambda self, x: self.out(x @ self.fc.weight.T)), Full())
-    (row,) = rows_of(explanation, "fc.bias")
-    assert row.path == "operation by operation"
-    assert "does not depend on it" in row.reason
+    (one,) = parameters_of(explanation, "fc.bias")
+    assert one.path == "operation by operation"
+    assert "does not depend on it" in one.reason
 
 
 def test_kernels_switched_off_are_given_as_the_reason():
     explanation = explained(layers(relu), evaluator=Incremental(fused=False))
-    assert {row.path for row in explanation.rows} == {"operation by operation"}
-    assert {row.reason for row in explanation.rows} == {"kernels are switched off"}
+    assert {one.path for one in explanation.parameters} == {"operation by operation"}
+    assert {one.reason for one in explanation.parameters} == {"kernels are switched off"}
 
 
 def test_a_forward_pass_too_large_to_record_says_so():
     explanation = explained(layers(relu), evaluator=Incremental(memory_budget=1000))
-    assert {row.path for row in explanation.rows} <= {"batched", "one at a time"}
-    assert all("memory budget" in row.reason for row in explanation.rows)
+    assert {one.path for one in explanation.parameters} <= {"batched", "one at a time"}
+    assert all("memory budget" in one.reason for one in explanation.parameters)
 
 
 def branches(self, x):
@@ -220,10 +221,10 @@ def branches_by_value(self, x):
 @pytest.mark.parametrize("function", [branches, branches_by_value])
 def test_a_branch_on_values_is_given_as_the_reason(function):
     explanation = explained(layers(function))
-    for row in rows_of(explanation, "fc"):
-        assert row.path in ("batched", "one at a time")
-        assert "reaches Python" in row.reason
-    assert {row.path for row in rows_of(explanation, "out")} == {"fused, one unit"}
+    for one in parameters_of(explanation, "fc"):
+        assert one.path in ("batched", "one at a time")
+        assert "reaches Python" in one.reason
+    assert {one.path for one in parameters_of(explanation, "out")} == {"fused, one unit"}
 
 
 @pytest.mark.parametrize(
@@ -237,15 +238,22 @@ def test_a_branch_on_values_is_given_as_the_reason(function):
 )
 def test_a_loss_that_leaves_torch_is_computed_one_at_a_time(loss):
     explanation = explained(layers(relu), loss=loss)
-    assert {row.path for row in explanation.rows} == {"one at a time"}
-    assert all("Python" in row.reason or "numpy" in row.reason for row in explanation.rows)
+    assert {one.path for one in explanation.parameters} == {"one at a time"}
+    assert all("Python" in one.reason or "numpy" in one.reason for one in explanation.parameters)
 
 
 @pytest.mark.parametrize(
-    "make", [Incremental, lambda: Incremental(fused=False), Batched], ids=["default", "off", "all"]
+    ("dim", "subspace", "make"),
+    [
+        (2, RowWise(4), Incremental),
+        (2, Full(), Incremental),
+        (3, Full(), Incremental),
+        (3, LayerWise(1), Incremental),
+        (3, RowWise(4), lambda: Incremental(fused=False)),
+        (2, LayerWise(1), lambda: Incremental(fused=False)),
+        (3, Full(), Batched),
+    ],
 )
-@SUBSPACES
-@pytest.mark.parametrize("dim", [2, 3])
 def test_what_is_explained_is_what_a_step_does(dim, subspace, make):
     """With d_p = 3, some particles of the full space straddle two rows, though not the first."""
     names = {"fused": "fused", "operation by operation": "incremental", "batched": "batched"}
@@ -253,7 +261,7 @@ def test_what_is_explained_is_what_a_step_does(dim, subspace, make):
     opt = PolyStep(layers(relu), subspace=subspace, polytope=Orthoplex(dim), evaluator=evaluator)
     explanation = opt.explain(*a_batch(), F.cross_entropy)
     opt.step(*a_batch(), F.cross_entropy)
-    paths = {row.name: names[row.path.split(",")[0]] for row in explanation.rows}
+    paths = {one.name: names[one.path.split(",")[0]] for one in explanation.parameters}
     if isinstance(evaluator, Batched):
         assert set(paths.values()) == {opt.evaluator.note}
     else:
@@ -264,7 +272,7 @@ def test_what_is_explained_is_what_a_step_does(dim, subspace, make):
 # -- numbers ---------------------------------------------------------------------------------
 
 
-def test_a_forward_pass_is_counted_as_one_counts_by_hand():
+def test_a_forward_pass_is_counted_as_one_counts_on_paper():
     forward = explained(layers(relu)).forward
     products = 2 * BATCH * (INPUTS * HIDDEN + HIDDEN * CLASSES)
     elementwise = BATCH * HIDDEN + BATCH * CLASSES + 1  # ReLU, log-softmax, likelihood
@@ -275,26 +283,30 @@ def test_a_forward_pass_is_counted_as_one_counts_by_hand():
     assert forward.nbytes == 4 * (first + 2 * BATCH * HIDDEN + second + scores) + 8 * BATCH
 
 
-def test_probes_are_counted_as_one_counts_by_hand():
-    """What must be done per row, plus the directions' responses, shared by a particle's probes."""
+def operations_of(explanation):
+    return {one.name: one.cost.operations for one in explanation.parameters}
+
+
+def test_probes_are_counted_as_one_counts_on_paper():
+    """What every example takes, plus the directions' responses, which probes share."""
     dim, vertices = 2, 4
     after = 12 * CLASSES + 12  # log-softmax with its exponentials, the likelihood, the comparison
 
-    rows = {row.name: row.cost.operations for row in explained(layers(relu), RowWise(4)).rows}
+    costs = operations_of(explained(layers(relu), RowWise(4)))
     responses = 2 * INPUTS * BATCH * dim / vertices
     least = responses + BATCH * (2 * dim + 2 * CLASSES)  # a column, a rank-one update
-    assert least < rows["fc.weight"] < least + BATCH * after
+    assert least < costs["fc.weight"] < least + BATCH * after
 
-    rows = {row.name: row.cost.operations for row in explained(layers(relu), LayerWise(1)).rows}
+    costs = operations_of(explained(layers(relu), LayerWise(1)))
     responses = 2 * INPUTS * BATCH * HIDDEN * dim / vertices
     least = responses + BATCH * (2 * dim * HIDDEN + 2 * HIDDEN * CLASSES)  # a layer, a product
-    assert least < rows["fc.weight"] < least + BATCH * (after + 4 * HIDDEN)
+    assert least < costs["fc.weight"] < least + BATCH * (after + 4 * HIDDEN)
 
 
 def test_a_probe_that_runs_alone_costs_one_forward_pass():
     explanation = explained(layers(relu), loss=lambda o, t: F.cross_entropy(o, t).item())
-    for row in explanation.rows:
-        assert row.cost.operations < 1.2 * explanation.forward.operations
+    for one in explanation.parameters:
+        assert one.cost.operations < 1.2 * explanation.forward.operations
 
 
 def test_memory_of_probes_that_run_alone_is_what_a_step_takes():
@@ -311,7 +323,7 @@ def test_memory_of_probes_that_run_alone_is_what_a_step_takes():
 def test_the_number_of_probes_is_that_of_the_step():
     opt = PolyStep(layers(relu), subspace=RowWise(4), polytope=Orthoplex(2), num_probes=3)
     explanation = opt.explain(*a_batch(), F.cross_entropy)
-    blocks = {row.name.split(".")[0]: row.probes for row in explanation.rows}
+    blocks = {one.name.split(".")[0]: one.probes for one in explanation.parameters}
     assert sum(blocks.values()) == opt.evaluations_per_step
 
 
@@ -319,16 +331,25 @@ def test_the_table_shows_the_shares_and_nothing_is_printed(capsys):
     explanation = explained(layers(relu))
     assert capsys.readouterr().out == ""
     text = str(explanation)
-    for row in explanation.rows:
-        (line,) = [line for line in text.splitlines() if line.startswith(row.name)]
-        assert row.path in line
-        assert f"1/{explanation.forward.operations / row.cost.operations:,.0f} " in line
+    for one in explanation.parameters:
+        (line,) = [line for line in text.splitlines() if line.startswith(one.name)]
+        assert one.path in line
+        assert f"1/{explanation.forward.operations / one.cost.operations:,.0f} " in line
     assert "26.3 k operations" in text
     assert f"memory of a step: {explanation.memory / 1e6:.1f} MB" in text
 
 
-@SUBSPACES
-@pytest.mark.parametrize("function", [relu, by_hand, gelu])
+@pytest.mark.parametrize(
+    ("function", "subspace"),
+    [
+        (relu, RowWise(4)),
+        (relu, Full()),
+        (inlined, RowWise(4)),
+        (inlined, LayerWise(1)),
+        (gelu, Full()),
+        (gelu, LayerWise(1)),
+    ],
+)
 def test_memory_is_what_a_step_takes(function, subspace):
     model = layers(function)
     opt = PolyStep(model, subspace=subspace, polytope=Orthoplex(2))
@@ -347,7 +368,7 @@ def test_memory_is_what_a_step_takes(function, subspace):
 def test_memory_stays_within_the_budget_and_what_is_recorded():
     """Tables of a tile are bounded; more probes take no more."""
     budget = 1 << 20
-    model = layers(by_hand)
+    model = layers(inlined)
     taken = [
         explained(model, RowWise(4), evaluator=Incremental(budget), num_probes=probes).memory
         for probes in (1, 40)
@@ -368,8 +389,9 @@ def is_equal(one, other):
     )
 
 
-@SUBSPACES
-@pytest.mark.parametrize("function", [relu, branches, gelu])
+@pytest.mark.parametrize(
+    ("function", "subspace"), [(relu, RowWise(4)), (branches, Full()), (gelu, LayerWise(1))]
+)
 def test_explaining_changes_nothing(function, subspace):
     def run(explain):
         opt = PolyStep(layers(function), subspace=subspace, polytope=Orthoplex(2), seed=3)

@@ -302,7 +302,7 @@ def counted(m, x):
 def test_a_record_of_spikes_is_fused_at_the_price_of_a_counter():
     recorded = explained(both, lambda o, t: F.cross_entropy(o[0].sum(0), t))
     plain = explained(counted, F.cross_entropy)
-    for row, cheapest in zip(recorded.rows, plain.rows, strict=True):
+    for row, cheapest in zip(recorded.parameters, plain.parameters, strict=True):
         assert (row.path, row.reason) == ("fused, one unit", "")
         assert row.cost.operations <= cheapest.cost.operations
         assert row.cost.nbytes <= cheapest.cost.nbytes
@@ -317,7 +317,7 @@ def test_a_record_that_no_loss_reads_costs_nothing(unread):
     def loss(output, target):
         return F.cross_entropy(output[0], target)
 
-    assert explained(beside, loss).rows == explained(counted, F.cross_entropy).rows
+    assert explained(beside, loss).parameters == explained(counted, F.cross_entropy).parameters
 
 
 @pytest.mark.parametrize(
@@ -334,5 +334,5 @@ def test_what_no_kernel_does_with_a_record_is_named(reason, readout):
     def forward(m, x):
         return READOUTS_FOLLOWED[readout](*records(m, x))
 
-    for row in explained(forward, F.cross_entropy).rows:
+    for row in explained(forward, F.cross_entropy).parameters:
         assert (row.path, row.reason) == ("operation by operation", reason)

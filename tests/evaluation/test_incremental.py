@@ -1,8 +1,8 @@
 """Incremental evaluation on models it was not written for, and on models built to deceive it."""
 
-import collections
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -14,10 +14,13 @@ from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise
 
 from .catalogue import candidates_for, hand_losses, problem_of
-from .random_models import ACTIVATIONS, PARTS, draw, is_tie
+from .random_models import ACTIVATIONS, LOSSES, PARTS, draw, is_tie
 
 SUBSPACES = (RowWise(2), RowWise(None), Full(), LayerWise(1))
 FAST = {"incremental", "fused"}
+# The fewest that draw every part, and every activation and loss twice; `long_run` takes hundreds.
+SEEDS = (0, 1, 3, 6, 7, 9, 11, 12, 14, 15, 17, 25, 28, 30, 38, 54, 78, 93, 103, 152, 349, 376, 519,
+         576)  # fmt: skip
 
 
 def compare(problem, subspace, dtype):
@@ -42,33 +45,30 @@ def check_losses(problem, names, subspace, dtype):
     return evaluator, len(wrong)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@cache
+def followed(seed, dtype=torch.float64):
+    """How many blocks of a random model took a fast tier, and how many there are."""
+    problem, names = draw(seed, dtype)
+    subspace = SUBSPACES[seed % len(SUBSPACES)] if dtype == torch.float64 else RowWise(2)
+    evaluator, _ = check_losses(problem, names, subspace, dtype)
+    return sum(note in FAST for note in evaluator.notes.values()), len(evaluator.notes)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_models_get_the_losses_of_plain_forward_passes(seed):
-    problem, names = draw(seed)
-    subspace = SUBSPACES[seed % len(SUBSPACES)]
-    check_losses(problem, names, subspace, torch.float64)
+    assert followed(seed)[1] > 0
 
 
-@pytest.mark.parametrize("seed", range(60, 90))
+@pytest.mark.parametrize("seed", [60, 63, 67, 71, 78, 85])
 def test_random_models_in_single_precision(seed):
-    problem, names = draw(seed, torch.float32)
-    check_losses(problem, names, RowWise(2), torch.float32)
+    assert followed(seed, torch.float32)[1] > 0
 
 
 def test_most_random_models_are_followed_and_every_part_is_drawn():
-    drawn, followed, total = collections.Counter(), 0, 0
-    for seed in range(120):
-        problem, names = draw(seed)
-        drawn.update(names)
-        if seed % 3:  # a third of them is enough to estimate a share
-            continue
-        candidates = candidates_for(problem.model, RowWise(2), dim=3)
-        evaluator = Incremental()
-        ModelObjective(problem, evaluator).losses(candidates)
-        followed += sum(note in FAST for note in evaluator.notes.values())
-        total += len(evaluator.notes)
-    assert set(PARTS) | set(ACTIVATIONS) <= set(drawn)
-    assert followed >= 0.6 * total
+    drawn = {name for seed in SEEDS for name in draw(seed)[1]}
+    assert set(PARTS) | set(ACTIVATIONS) | set(LOSSES) <= drawn
+    fast, total = map(sum, zip(*(followed(seed) for seed in SEEDS), strict=True))
+    assert fast >= 0.6 * total
 
 
 def small(forward, **parts):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hardstep.maxsat import Formula
 
-EXAMPLES = settings(max_examples=100, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 class Plain(NamedTuple):

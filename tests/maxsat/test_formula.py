@@ -23,7 +23,7 @@ from tests.maxsat.naive import (
 def test_the_cost_of_every_assignment_is_that_of_the_clauses_as_given(plain):
     formula = formula_of(plain)
     for values in itertools.product([False, True], repeat=plain.num_variables):
-        assert formula.falsified(np.array(values)) == falsified(plain, values)
+        assert formula.cost(np.array(values)) == falsified(plain, values)
 
 
 @EXAMPLES
@@ -72,20 +72,20 @@ def test_an_empty_clause_is_always_falsified():
     formula = Formula.from_lists([[], [1], [], [-1], []], 1, [2, 3, 1, 5, 9])
     assert formula.num_empty == 3
     for value, rest in ((True, 5), (False, 3)):
-        assert formula.falsified(np.array([value])) == (2 + 1 + 9 + rest, 0)
+        assert formula.cost(np.array([value])) == (2 + 1 + 9 + rest, 0)
 
 
 def test_an_empty_hard_clause_is_always_counted():
     formula = Formula.from_lists([[1], []], hard=[False, True])
-    assert formula.falsified(np.array([True])) == (0, 1)
-    assert formula.falsified(np.array([False])) == (1, 1)
+    assert formula.cost(np.array([True])) == (0, 1)
+    assert formula.cost(np.array([False])) == (1, 1)
     assert formula.num_hard == 1
 
 
 def test_no_clauses_and_no_variables_cost_nothing():
     for num_variables in (0, 3):
         formula = Formula.from_lists([], num_variables)
-        assert formula.falsified(np.zeros(num_variables, dtype=bool)) == (0, 0)
+        assert formula.cost(np.zeros(num_variables, dtype=bool)) == (0, 0)
         assert formula.satisfied_share(np.zeros(num_variables, dtype=bool)) == 1.0
         assert formula.occurrence_starts.tolist() == [0] * (num_variables + 1)
 
@@ -94,7 +94,7 @@ def test_sums_of_weights_are_exact_up_to_the_last_unit():
     # Odd, above 2**53 and adding up to 2**63 - 1: a float sum is off by more than one.
     weights = [2**62 - 1, 2**61 + 1, 2**61 - 3, 2]
     formula = Formula.from_lists([[1], [1], [1], [1]], weights=weights)
-    assert formula.falsified(np.array([False])) == (2**63 - 1, 0)
+    assert formula.cost(np.array([False])) == (2**63 - 1, 0)
     assert formula.total_weight == 2**63 - 1
 
 
@@ -170,7 +170,7 @@ def test_small_integer_types_are_widened():
         np.array([0, 3], dtype=np.uint8),
         np.array([200], dtype=np.uint8),
     )
-    assert formula.falsified(np.array([False, True])) == (200, 0)
+    assert formula.cost(np.array([False, True])) == (200, 0)
 
 
 def test_zero_is_not_a_literal():
@@ -182,4 +182,4 @@ def test_zero_is_not_a_literal():
 def test_assignments_of_another_shape_or_type_are_refused(values):
     formula = Formula.from_lists([[1, 2]])
     with pytest.raises(DataError, match="an assignment is 2 booleans, got"):
-        formula.falsified(values)
+        formula.cost(values)

@@ -14,7 +14,7 @@ from .test_objective import EXAMPLES, formulas
 
 
 def standing(formula, assignment):
-    weight, hard = formula.falsified(assignment)
+    weight, hard = formula.cost(assignment)
     return Standing(hard, weight)
 
 
@@ -25,7 +25,7 @@ def optimum(formula):
 
 @EXAMPLES
 @given(formulas(), st.integers(0, 99), st.integers(0, 3000))
-def test_the_best_assignment_is_kept_however_long_the_search_goes_on(formula, seed, flips):
+def test_the_best_assignment_is_kept_however_long_the_search_lasts(formula, seed, flips):
     start = np.random.default_rng(seed).random(formula.num_variables) < 0.5
     seen = []
     found = local_search(
@@ -50,7 +50,7 @@ def test_a_satisfiable_formula_is_satisfied_and_the_search_ends_there():
     found = local_search(formula, np.zeros(300, dtype=bool), 1, flips=5_000_000)
     assert found.standing == (0, 0)
     assert found.flips < 5_000_000
-    assert formula.falsified(found.assignment) == (0, 0)
+    assert formula.cost(found.assignment) == (0, 0)
 
 
 def test_flips_avoid_breaking_heavy_clauses():

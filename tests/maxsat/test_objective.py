@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardstep import Full, Orthoplex, PolyStep, Simplex
-from hardstep.errors import ConfigError
+from hardstep.errors import ConfigError, DataError
 from hardstep.maxsat import Formula, random_ksat
-from hardstep.maxsat.objective import MaxSat, plain_costs
+from hardstep.maxsat.objective import MaxSat, plain_costs, population_costs
 
 EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -24,7 +24,7 @@ def formulas(draw):
 
 
 def recounted(formula, assignment):
-    weight, hard = formula.falsified(assignment)
+    weight, hard = formula.cost(assignment)
     return weight + hard * (formula.total_weight + 1)
 
 
@@ -48,17 +48,17 @@ def test_a_large_formula_agrees_with_a_recount():
     found = MaxSat(formula).losses(candidates)
     for number in range(0, len(candidates), 97):
         assignment = candidates.parameters(number)["x"].numpy() >= 0
-        assert float(found[number]) == formula.falsified(assignment)[0]
+        assert float(found[number]) == formula.cost(assignment)[0]
 
 
 def test_steps_lower_the_cost():
     formula = random_ksat(500, seed=3)
     start = torch.randn(500, generator=torch.Generator().manual_seed(1))
-    before = formula.falsified(start.numpy() >= 0)[0]
+    before = formula.cost(start.numpy() >= 0)[0]
     opt = PolyStep({"x": start}, subspace=Full(), polytope=Simplex(2), temperature=0.5)
     for _ in range(30):
         opt.step(objective=MaxSat(formula))
-    assert formula.falsified(start.numpy() >= 0)[0] < 0.5 * before
+    assert formula.cost(start.numpy() >= 0)[0] < 0.5 * before
 
 
 def test_a_hard_clause_costs_more_than_all_soft_ones():
@@ -76,3 +76,23 @@ def test_a_point_of_another_size_is_refused():
     opt = PolyStep({"x": torch.zeros(9)}, subspace=Full(), polytope=Simplex(2))
     with pytest.raises(ConfigError, match="one number for each of 10 variables"):
         opt.step(objective=MaxSat(random_ksat(10, seed=0)))
+
+
+@EXAMPLES
+@given(formulas(), st.integers(1, 150), st.integers(0, 99))
+def test_costs_are_those_of_one_assignment_at_a_time(formula, num, seed):
+    assignments = np.random.default_rng(seed).random((num, formula.num_variables)) < 0.5
+    found = population_costs(formula, assignments)
+    assert found.tolist() == [recounted(formula, row) for row in assignments]
+
+
+def test_clauses_without_weights_are_counted():
+    formula = random_ksat(500, seed=1)
+    assignments = np.random.default_rng(0).random((70, 500)) < 0.5
+    expected = [formula.cost(row)[0] for row in assignments]
+    assert population_costs(formula, assignments).tolist() == expected
+
+
+def test_rows_of_another_length_are_refused():
+    with pytest.raises(DataError, match="rows of 10 booleans"):
+        population_costs(random_ksat(10, seed=0), np.zeros((3, 9), dtype=bool))

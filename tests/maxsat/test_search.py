@@ -11,7 +11,7 @@ def test_the_result_is_the_best_point_of_the_run():
     found = Search(formula, seed=3).run(60, watch=lambda p, better: seen.append((p, better)))
     assert (found.steps, found.stopped) == (60, "steps")
     assert found.evaluations == 60 * 300
-    assert formula.falsified(found.assignment) == (found.standing.weight, 0)
+    assert formula.cost(found.assignment) == (found.standing.weight, 0)
     assert found.standing == min(p.here for p, _ in seen)
     better = [p.here for p, assignment in seen if assignment is not None]
     assert better == sorted(set(better), reverse=True)
@@ -61,7 +61,7 @@ def test_interrupted_it_returns_the_best_so_far():
     formula = random_ksat(300, seed=1)
     found = Search(formula).run(50, watch=press)
     assert (found.stopped, found.steps) == ("interrupted", 6)  # what is known of the fifth
-    assert formula.falsified(found.assignment)[0] == found.standing.weight
+    assert formula.cost(found.assignment)[0] == found.standing.weight
 
 
 def test_interrupted_before_the_first_step_it_returns_a_true_cost(monkeypatch):
@@ -72,7 +72,7 @@ def test_interrupted_before_the_first_step_it_returns_a_true_cost(monkeypatch):
     monkeypatch.setattr("hardstep.maxsat.search.PolyStep.step", press)
     found = Search(formula).run(50)
     assert found.stopped == "interrupted"
-    assert formula.falsified(found.assignment) == (found.standing.weight, 0)
+    assert formula.cost(found.assignment) == (found.standing.weight, 0)
 
 
 def test_hard_clauses_come_first():

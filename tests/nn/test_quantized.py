@@ -34,19 +34,19 @@ HARD = [Quantize(), Quantize(scale=0.05, bits=4), Binary(), Ternary()]
 
 
 @given(st.integers(1, 8), st.floats(1e-3, 1.0))
-def test_quantised_weights_take_exactly_the_levels_of_their_bit_width(bits, scale):
+def test_quantized_weights_take_exactly_the_levels_of_their_bit_width(bits, scale):
     weight = torch.linspace(-300.0 * scale, 300.0 * scale, 4001, dtype=torch.float64)
     levels = np.arange(-(2 ** (bits - 1)), 2 ** (bits - 1)) * scale
     np.testing.assert_allclose(quantize(weight, scale, bits).unique().numpy(), levels, rtol=1e-12)
 
 
-def test_quantising_rounds_to_the_nearest_level_and_clamps_at_the_ends():
+def test_quantizing_rounds_to_the_nearest_level_and_clamps_at_the_ends():
     weight = torch.tensor([0.0, 0.004, 0.006, -0.006, 1.27, 1.28, 9.0, -1.28, -9.0])
     expected = torch.tensor([0.0, 0.0, 0.01, -0.01, 1.27, 1.27, 1.27, -1.28, -1.28])
     torch.testing.assert_close(quantize(weight), expected)
 
 
-def test_quantising_twice_changes_nothing():
+def test_quantizing_twice_changes_nothing():
     weight = torch.randn(100, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(quantize(quantize(weight)), quantize(weight), rtol=0.0, atol=0.0)
 
@@ -116,7 +116,7 @@ def test_named_layers_are_the_generic_ones_with_their_transform(linear, convolut
     assert repr(transform) in repr(linear(4, 3))
 
 
-def test_quantised_layers_start_at_a_tenth_of_a_normal_with_no_bias():
+def test_quantized_layers_start_at_a_tenth_of_a_normal_with_no_bias():
     layer = build(lambda: QuantizedLinear(200, 200), 0)
     # 40,000 draws: five standard errors of a mean and of a standard deviation
     assert abs(layer.weight.mean().item()) < 5 * 0.1 / 200

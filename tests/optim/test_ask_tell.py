@@ -432,14 +432,18 @@ def test_on_a_plateau_the_radius_doubles_until_an_edge_is_found():
 
 
 def test_a_finished_basin_is_left_from_the_best_point_with_a_wide_radius():
-    def two_basins(x):  # the start is the bottom of the shallow one
+    def two_basins(x):  # the start is in the shallow one
         return np.minimum(np.abs(x).sum(axis=-1) + 1.0, np.abs(x - 6.0).sum(axis=-1))
 
-    es = Search(x0=np.zeros(2), max_evals=20_000)
+    es = Search(x0=np.array([0.5, -0.25]), max_evals=20_000)
     radii = []
     while es.best.loss > 0.5 and not es.should_stop:
         radii.append(es.radius)
+        before = es.restarts
         es.tell(two_basins(es.ask()))
+        if es.restarts > before:
+            assert np.array_equal(es.mean, es.best.x)
+            assert es.radius >= 1
     assert es.restarts >= 1
     assert min(radii) < 1e-7
     assert es.best.loss <= 0.5

@@ -373,12 +373,12 @@ class SomeSteady(Scripted):
         self.asked = []
 
     def losses(self, candidates):
-        losses = super().losses(candidates).reshape(len(candidates.rows), -1)
+        losses = super().losses(candidates).reshape(len(candidates.asked), -1)
         always = torch.linspace(0.2, 0.9, losses.shape[1]).double()
-        for row, particle in enumerate(candidates.rows.tolist()):
+        for row, particle in enumerate(candidates.asked.tolist()):
             if particle in (1, 4):
                 losses[row] = always * (1 + particle)
-        self.asked.append(candidates.rows.tolist())
+        self.asked.append(candidates.asked.tolist())
         return losses.flatten()
 
 

@@ -166,6 +166,12 @@ def test_warm_potentials_that_are_not_finite_are_refused():
         Sinkhorn().solve(random_costs(2, 3), 0.1, warm)
 
 
+def test_warm_potentials_beyond_the_range_of_the_costs_give_finite_weights():
+    warm = Potentials(torch.zeros(2), torch.tensor([0.0, 3e30, -3e30]))
+    plan = Sinkhorn(max_iterations=5).solve(random_costs(2, 3).float(), 1e-20, warm)
+    assert plan.weights.isfinite().all()
+
+
 @pytest.mark.parametrize("value", [0.49, 1.96, math.nan])
 def test_relaxation_out_of_range_is_refused(value):
     with pytest.raises(ConfigError, match=rf"relaxation must lie in \[0.5, 1.95\], got {value}"):

@@ -7,8 +7,15 @@ import pytest
 import torch
 
 from hardstep.geometry import ParticleMap, Simplex, num_particles
-from hardstep.nn import argmax_net, int8_mlp, mlp, moe_net, spiking_mlp, staircase_mlp
 from hardstep.subspaces import Layout, RowWise, trainable
+from hardstep.tasks.architectures import (
+    argmax_net,
+    int8_mlp,
+    mlp,
+    moe_net,
+    spiking_mlp,
+    staircase_mlp,
+)
 
 DIM = 8
 # model, rank, parameters, d_sub, particles, evaluations per step

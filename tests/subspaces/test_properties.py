@@ -127,16 +127,18 @@ def test_tensors_of_different_dtypes_share_the_widest_for_their_coordinates(name
 @EACH_EXACT
 def test_expand_and_project_are_a_matrix_and_its_transpose(name, model):
     subspace, columns = projection(name, model)
-    gram = columns.T @ columns
-    deviation = float((gram - torch.eye(subspace.dim)).abs().max())
+    deviation = float((columns.T @ columns - torch.eye(subspace.dim)).abs().max())
     if subspace.orthonormal:
         assert deviation < 1e-10
     else:
         assert name in ("sparse", "lowrank")
         assert deviation > 1e-3
+    coordinates, other = randn(2, subspace.dim)
+    for key, stack in subspace.expand_many(torch.stack([other, coordinates])).items():
+        alone = subspace.expand(coordinates)[key]
+        torch.testing.assert_close(stack[1], alone, rtol=0, atol=1e-12)
     if name not in LINEAR:
         return
-    coordinates = randn(subspace.dim)
     params = {spec.name: randn(*spec.shape, seed=3) for spec in subspace.layout}
     change, inside = subspace.expand(coordinates), subspace.project(params)
     expected = columns.T @ flat(subspace, params)
@@ -144,27 +146,17 @@ def test_expand_and_project_are_a_matrix_and_its_transpose(name, model):
     torch.testing.assert_close(flat(subspace, change), columns @ coordinates, rtol=0, atol=1e-12)
 
 
-@EACH_EXACT
-def test_groups_blocks_and_coordinates_add_up(name, model):
-    subspace, tensors = projection(name, model)[0], tensors_of(model)
-    assert sum(subspace.group_sizes) == subspace.dim == subspace.starts[-1]
-    assert sorted(n for block in subspace.blocks for n in block.names) == sorted(tensors)
-    pieces = subspace.split(torch.arange(subspace.dim))
-    assert [len(piece) for piece in pieces] == [block.size for block in subspace.blocks]
-    assert torch.equal(torch.cat(pieces), torch.arange(subspace.dim))
-    assert subspace.dim <= subspace.layout.num_parameters
-    if model == "linear":
-        assert subspace.orthonormal == (name not in ("sparse", "lowrank"))
-
-
 @EACH_SUBSPACE
-def test_several_vectors_expand_as_each_does_alone(name):
-    subspace = bound(name, "bare")
-    vectors = randn(3, subspace.dim)
-    stacked = subspace.expand_many(vectors)
-    for number, vector in enumerate(vectors):
-        for key, change in subspace.expand(vector).items():
-            torch.testing.assert_close(stacked[key][number], change, rtol=0, atol=1e-12)
+def test_groups_blocks_and_coordinates_add_up(name):
+    assert bound(name, "linear").orthonormal == (name not in ("sparse", "lowrank"))
+    for model in MODELS:
+        subspace, tensors = bound(name, model), tensors_of(model)
+        assert sum(subspace.group_sizes) == subspace.dim == subspace.starts[-1]
+        assert sorted(n for block in subspace.blocks for n in block.names) == sorted(tensors)
+        pieces = subspace.split(torch.arange(subspace.dim))
+        assert [len(piece) for piece in pieces] == [block.size for block in subspace.blocks]
+        assert torch.equal(torch.cat(pieces), torch.arange(subspace.dim))
+        assert subspace.dim <= subspace.layout.num_parameters
 
 
 @EACH_SUBSPACE

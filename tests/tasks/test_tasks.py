@@ -25,7 +25,8 @@ def test_every_task_takes_a_step_that_is_not_dead(name):
     data = task.data(1)
     model = build(task.model, 1)
     optimizer = PolyStep(model, task.settings(10), seed=1)
-    loss = optimizer.step(data.train.inputs[:32], data.train.labels[:32], task.loss_fn)
+    inputs, labels = data.train.inputs[: task.batch_size], data.train.labels[: task.batch_size]
+    loss = optimizer.step(inputs, labels, task.loss_fn)
     assert loss < 5.0
     assert optimizer.report.dead_share < 0.5
     assert 0.0 <= task.score(model, data.valid) <= 1.0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from hardstep.nn import LIF, Quantize, build, spiking_mlp
-from hardstep.nn.models import quantized_mlp
+from hardstep.nn import LIF, Quantize, build
+from hardstep.tasks.architectures import quantized_mlp, spiking_mlp
 from hardstep.theory import pwc_loss
 from hardstep.theory import pwc_loss_trained as walls
 from hardstep.theory.pwc_loss import Batch, first_spikes

@@ -4,7 +4,7 @@ import stat
 import pytest
 import torch
 
-from hardstep._files import replacing
+from hardstep._files import write_atomically
 from hardstep.errors import CheckpointError
 from hardstep.training import checkpoints
 
@@ -30,7 +30,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_debris(tmp_path):
 def test_files_are_as_private_as_the_umask_says(tmp_path, umask):
     path, before = tmp_path / "page.html", os.umask(umask)
     try:
-        with replacing(path) as temporary:
+        with write_atomically(path) as temporary:
             temporary.write_text("all")
     finally:
         os.umask(before)

@@ -20,15 +20,14 @@ from torch import Tensor, nn
 
 from hardstep import seeds
 from hardstep._checks import check_positive
-from hardstep.baselines.checks import check_rate, rate_at
-from hardstep.baselines.optimizer import Outcome, Rival
+from hardstep.baselines.base import Baseline, Outcome, check_rate, rate_at
 from hardstep.errors import ConfigError, ObjectiveError
-from hardstep.evaluation import LossFunction, Problem, isolated
+from hardstep.evaluation import LossFunction, Problem, isolate
 from hardstep.evaluation.sandbox import reseed
 from hardstep.schedules import Schedule
 
 
-class AdamTwin(Rival):
+class AdamTwin(Baseline):
     """The gradient-based reference. `fit` validates and keeps the model, not the twin.
 
     A step counts as one evaluation: one forward and one backward pass of the twin. Its loss is
@@ -103,13 +102,13 @@ class AdamTwin(Rival):
         for group in self._adam.param_groups:
             group["lr"] = rate_at(self._name, self.learning_rate, self.steps)
         self._adam.step()
-        self._adam.zero_grad()  # the model is left without gradients, as other rivals leave it
+        self._adam.zero_grad()  # the model is left without gradients, as other baselines leave it
         changes = {name: tensor - before[name] for name, tensor in self.tensors.items()}
         return Outcome(float(loss), changes, evaluations=1)
 
     def _gradients(self, problem: Problem) -> tuple[Tensor, tuple[Tensor | None, ...]]:
         """The twin's loss and its gradient; nothing for tensors that do not enter it."""
-        with torch.enable_grad(), isolated(self.twin):
+        with torch.enable_grad(), isolate(self.twin):
             reseed(seeds.derive(self.seed, "forward", self.steps))
             loss = problem.loss(self._shared, problem.buffers())
             if not loss.requires_grad:

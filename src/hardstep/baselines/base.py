@@ -1,69 +1,184 @@
-"""The interface of a population method, and a loop that counts what it spends."""
+"""What all baselines share: the interface of `fit`, counters, reports, saving, checks."""
 
+import math
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.linalg import vector_norm
 
+from hardstep import seeds
+from hardstep._checks import check_count, check_positive
+from hardstep.errors import CheckpointError, ConfigError
+from hardstep.evaluation import LossFunction
+from hardstep.optim import Coverage, StepReport
+from hardstep.optim.settings import describe
+from hardstep.schedules import Schedule, value_at
+from hardstep.subspaces import Layout, trainable
 
-class Population(Protocol):
-    """Asks for the losses of a few vectors at a time."""
-
-    @property
-    def centre(self) -> Tensor:
-        """(n,) where the method would stop now."""
-        ...
-
-    def ask(self) -> Tensor:
-        """(N, n) vectors whose losses are wanted."""
-        ...
-
-    def tell(self, losses: Tensor) -> None:
-        """Take in the losses (N,) of the vectors asked about."""
-        ...
+FORMAT = 1
 
 
-class Resumable(Population, Protocol):
-    """A population method whose run can be saved, between `tell` and `ask`, and taken up again."""
+class Outcome(NamedTuple):
+    """What a step found out and what it did."""
 
-    @property
-    def population(self) -> int:
-        """Vectors per generation."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit, in tensors, numbers and strings."""
-        ...
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved state of a method built alike."""
-        ...
-
-
-class Best(NamedTuple):
-    """The best vector evaluated, its loss, and how many losses that took."""
-
-    vector: Tensor
     loss: float
+    changes: Mapping[str, Tensor]  # of the searched tensors, already carried out
     evaluations: int
+    nonfinite: int = 0
+    radius: float = math.nan  # how far it looked
+    dead: float = math.nan  # 1 if every loss was the same
 
 
-def minimize(method: Population, losses_of: Callable[[Tensor], Tensor], evaluations: int) -> Best:
-    """Run a method until another generation would exceed the evaluations.
+class Baseline(ABC):
+    """An optimizer that takes PolyStep's place in `fit`.
 
     Args:
-        method: The method.
-        losses_of: Losses (N,) of vectors (N, n).
-        evaluations: At most; at least one generation is run.
+        model: A module, whose trainable parameters are searched, or named tensors.
+        seed: Fixes every random draw.
     """
-    best, spent = None, 0
-    while True:
-        vectors = method.ask()
-        losses = losses_of(vectors)
-        spent += len(vectors)
-        place = int(losses.argmin())
-        if best is None or float(losses[place]) < best.loss:
-            best = Best(vectors[place].clone(), float(losses[place]), spent)
-        method.tell(losses)
-        if spent + len(vectors) > evaluations:
-            return best._replace(evaluations=spent)
+
+    SETTINGS: ClassVar[tuple[str, ...]] = ()  # attributes a saved state must agree with
+    evaluator: object = None
+
+    def __init__(self, model: nn.Module | Mapping[str, Tensor], seed: int) -> None:
+        if not isinstance(model, nn.Module | Mapping):
+            raise ConfigError(
+                f"{self._name}: model must be a module or a dict of named tensors, got a "
+                f"{type(model).__name__}"
+            )
+        self.model = model if isinstance(model, nn.Module) else None
+        self.seed = seeds.check_seed(seed)
+        self.tensors = trainable(model)
+        self.layout = Layout(self.tensors)
+        self.steps = 0
+        self.evaluations = 0
+        self.report: StepReport | None = None
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    @property
+    @abstractmethod
+    def evaluations_per_step(self) -> int:
+        """What a step costs."""
+
+    def coverage(self) -> Coverage:
+        """Refused: the convergence theorem is about PolyStep."""
+        raise ConfigError(
+            f"{self._name}: the convergence theorem is PolyStep's and says nothing about it; "
+            "leave CoverageLog out"
+        )
+
+    # -- one step ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def step(self, inputs: Any, target: Any, loss_fn: LossFunction) -> float:
+        """Take one step on a batch and return its loss; `report` has the details."""
+
+    def _take(self, advance: Callable[[], Outcome]) -> float:
+        """One step, done by `advance`, counted and reported."""
+        started = time.perf_counter()
+        self._check_tensors()
+        with torch.no_grad():
+            outcome = advance()
+        lengths = [float(vector_norm(c, dtype=torch.float64)) for c in outcome.changes.values()]
+        self.evaluations += outcome.evaluations
+        self.report = StepReport(
+            step=self.steps,
+            loss=outcome.loss,
+            solved=True,
+            temperature=math.nan,
+            step_radius=math.nan,
+            probe_radius=outcome.radius,
+            spread_max=math.nan,
+            spread_share=math.nan,
+            spread_square=math.nan,
+            dead_share=outcome.dead,
+            displacement=math.hypot(*lengths),
+            nonfinite=outcome.nonfinite,
+            evaluations=outcome.evaluations,
+            seconds=time.perf_counter() - started,
+        )
+        self.steps += 1
+        return outcome.loss
+
+    def _check_tensors(self) -> None:
+        """Refuse to continue with tensors that are no longer the model's."""
+        if self.model is None:
+            return
+        now = trainable(self.model)
+        odd = {n for n in now.keys() | self.tensors if now.get(n) is not self.tensors.get(n)}
+        if odd:
+            raise ConfigError(
+                f"{self._name}: the model's parameter {min(odd)!r} was replaced since the "
+                "optimizer was built; build a new one"
+            )
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to continue bit for bit, next to the model's own weights."""
+        return {
+            "format": FORMAT,
+            "settings": self._describe(),
+            "seed": self.seed,
+            "step": self.steps,
+            "evaluations": self.evaluations,
+            "memory": self._memory(),
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue from a saved state; method, settings, seed and shapes must be the same."""
+        here = {"format": FORMAT, "settings": self._describe(), "seed": self.seed}
+        for name, value in here.items():
+            if saved.get(name) != value:
+                raise CheckpointError(
+                    f"{self._name}: the state was saved with {name} {saved.get(name)!r}, this "
+                    f"optimizer has {value!r}; build it as the saved one was"
+                )
+        self._recall(saved["memory"])
+        self.steps, self.evaluations = int(saved["step"]), int(saved["evaluations"])
+        self.report = None
+
+    def _describe(self) -> str:
+        settings = {name: getattr(self, name) for name in self.SETTINGS}
+        shapes = {spec.name: spec.shape for spec in self.layout}
+        return f"{self._name}{describe(settings)} for {describe(shapes)}"
+
+    @abstractmethod
+    def _memory(self) -> dict[str, Any]:
+        """What is remembered from step to step, as tensors, numbers and strings."""
+
+    @abstractmethod
+    def _recall(self, memory: Mapping[str, Any]) -> None:
+        """Take a memory up again."""
+
+
+def check_rate(owner: str, rate: object) -> None:
+    """Refuse a learning rate that is no number > 0; a schedule is checked when it is used."""
+    if not callable(rate):
+        check_positive(f"{owner}: learning_rate", rate)
+
+
+def check_pairs(owner: str, population: object) -> None:
+    """Refuse a population that is not made of pairs."""
+    check_count(f"{owner}: population", population, 2)
+    assert isinstance(population, int)
+    if population % 2:
+        raise ConfigError(
+            f"{owner}: population must be even, since its members come in pairs, got "
+            f"{population}; use {population + 1}"
+        )
+
+
+def rate_at(owner: str, rate: Schedule, step: int) -> float:
+    """The learning rate at a step, refused if it is negative; schedules may end at 0."""
+    value = value_at(rate, step)
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{owner}: learning_rate must be >= 0, got {value} at step {step}")
+    return value

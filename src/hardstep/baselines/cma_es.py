@@ -70,7 +70,7 @@ class CmaEs:
         return int(self._method.population_size)
 
     @property
-    def centre(self) -> Tensor:
+    def center(self) -> Tensor:
         """The mean of the distribution."""
         return torch.from_numpy(np.array(self._method.mean)).to(self._dtype)
 
@@ -95,7 +95,7 @@ class CmaEs:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         method = self._method
         for name in _ARRAYS:
             setattr(method, name, saved[name].numpy().copy())

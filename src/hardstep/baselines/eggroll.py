@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from hardstep import seeds
 from hardstep._checks import check_count, check_positive
-from hardstep.baselines.checks import check_pairs, check_rate, rate_at
-from hardstep.baselines.factored import BoundFactored, Factored
-from hardstep.baselines.searching import Searcher
+from hardstep.baselines.base import check_pairs, check_rate, rate_at
+from hardstep.baselines.gradient_free import Searcher
+from hardstep.baselines.low_rank import BoundFactored, Factored, FactoredMembers
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Evaluator
 from hardstep.schedules import Schedule
@@ -28,14 +28,14 @@ from hardstep.schedules import Schedule
 Shaping = Callable[[Tensor], Tensor]
 
 
-def standardized(losses: Tensor) -> Tensor:
+def standardize(losses: Tensor) -> Tensor:
     """Losses (N,) with mean 0 and variance 1, as published; equal ones become 0."""
     variance, mean = torch.var_mean(losses, correction=0)
     return (losses - mean) / torch.sqrt(variance + 1e-5)
 
 
 class Eggroll(Searcher):
-    """Low-rank members, full-rank steps, in its own factored subspace.
+    """Low-rank members, full-rank steps, in a factored subspace (`low_rank`).
 
     Args:
         model: A module, whose trainable parameters are searched, or named tensors.
@@ -43,11 +43,12 @@ class Eggroll(Searcher):
         learning_rate: α, a number or a schedule.
         rank: r; a matrix with fewer rows or columns takes as many.
         population: N, an even number.
-        shaping: From losses (N,) to f (N,); `standardized`, or `centred_ranks` as in OpenAI-ES.
+        shaping: From losses (N,) to f (N,); `standardize`, or `center_ranks` as in OpenAI-ES.
         evaluator: How losses of a model are computed; `Batched()` if left out.
         seed: Fixes every random draw.
     """
 
+    MEMBERS = FactoredMembers
     SETTINGS: ClassVar[tuple[str, ...]] = (
         "sigma",
         "learning_rate",
@@ -64,7 +65,7 @@ class Eggroll(Searcher):
         learning_rate: Schedule = 0.1,
         rank: int = 1,
         population: int = 32,
-        shaping: Shaping = standardized,
+        shaping: Shaping = standardize,
         evaluator: Evaluator | None = None,
         seed: int = 0,
     ) -> None:
@@ -74,7 +75,7 @@ class Eggroll(Searcher):
         check_pairs(self._name, population)
         if not callable(shaping):
             raise ConfigError(
-                f"{self._name}: shaping must be a function such as standardized, got {shaping!r}"
+                f"{self._name}: shaping must be a function such as standardize, got {shaping!r}"
             )
         super().__init__(model, Factored(rank), evaluator, seed)
         self.sigma, self.learning_rate, self.rank = sigma, learning_rate, rank
@@ -94,7 +95,7 @@ class Eggroll(Searcher):
         generator = seeds.generator(self.seed, "eggroll", self.steps)
         noise = torch.randn(self.population // 2, self.space.dim, generator=generator)
         half = self._like(noise * self._factors.scales(self.sigma))
-        return torch.cat([half, self._factors.mirrored(half)])
+        return torch.cat([half, self._factors.mirror(half)])
 
     def _tell(self, offsets: Tensor, losses: Tensor) -> dict[str, Tensor]:
         shaped = self.shaping(losses)
@@ -106,7 +107,7 @@ class Eggroll(Searcher):
         rate = rate_at(self._name, self.learning_rate, self.steps)
         # The offsets are σE, hence another 1/σ.
         weights = -rate / (self.population * self.sigma) * shaped
-        return self._factors.combined(self._like(weights), offsets)
+        return self._factors.combine(self._like(weights), offsets)
 
     def _radius(self, offsets: Tensor) -> float:
         """The length of a typical member; A and B taken apart have none."""

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from hardstep import seeds
 from hardstep._checks import check_positive
-from hardstep.baselines.checks import check_rate, rate_at
-from hardstep.baselines.searching import Walker
+from hardstep.baselines.base import check_rate, rate_at
+from hardstep.baselines.gradient_free import SubspaceSearcher
 from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.schedules import Schedule
 from hardstep.subspaces import Subspace
 
 
-class MeZo(Walker):
+class MeZo(SubspaceSearcher):
     """Two losses per step, on opposite sides of the weights.
 
     Args:

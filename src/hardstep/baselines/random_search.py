@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from hardstep import seeds
 from hardstep._checks import check_count, check_positive
-from hardstep.baselines.searching import Walker
+from hardstep.baselines.gradient_free import SubspaceSearcher
 from hardstep.evaluation import Evaluator
 from hardstep.subspaces import Subspace
 
 
-class RandomSearch(Walker):
+class RandomSearch(SubspaceSearcher):
     """Best of N random moves, kept if better. The loss of a step is that of what it kept.
 
     Args:

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from hardstep import seeds
 from hardstep._checks import check_not_negative, check_positive
-from hardstep.baselines.searching import Walker
+from hardstep.baselines.gradient_free import SubspaceSearcher
 from hardstep.evaluation import Evaluator, OneByOne
 from hardstep.subspaces import Subspace
 
 
-class Spsa(Walker):
+class Spsa(SubspaceSearcher):
     """Two losses per step, on opposite corners of a cube around the weights.
 
     Args:

@@ -19,7 +19,8 @@ from hardstep.baselines import (
     RandomSearch,
     Spsa,
 )
-from hardstep.bench import variants
+from hardstep.bench import options as polystep_options
+from hardstep.bench.axes import Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
 from hardstep.schedules import Cosine
@@ -32,7 +33,7 @@ POPULATION = 32  # of population methods unless they choose; one generation is o
 
 
 @dataclass(frozen=True)
-class Plan:
+class Blueprint:
     """What an optimizer is built from."""
 
     task: Task
@@ -42,7 +43,7 @@ class Plan:
 
     @property
     def subspace(self) -> Subspace:
-        """Where every method of this plan searches.
+        """Where every method searches.
 
         Without redraws: coordinates would change their meaning, and a method that remembers its
         steps would forget what it has learned.
@@ -53,57 +54,57 @@ class Plan:
         )
 
 
-Build = Callable[[Plan, Options], Trainable]
+Build = Callable[[Blueprint, Options], Trainable]
 
 
-def _polystep(plan: Plan, options: Options) -> Trainable:
+def _polystep(blueprint: Blueprint, options: Options) -> Trainable:
     def usual_dim() -> int:
-        return PolyStep(plan.model, plan.task.settings(plan.steps)).subspace.dim
+        return PolyStep(blueprint.model, blueprint.task.settings(blueprint.steps)).subspace.dim
 
-    settings = variants.settings(plan.task, plan.steps, options, usual_dim)
-    return PolyStep(plan.model, settings, seed=plan.seed)
+    settings = polystep_options.make_settings(blueprint.task, blueprint.steps, options, usual_dim)
+    return PolyStep(blueprint.model, settings, seed=blueprint.seed)
 
 
-def _annealed(plan: Plan, options: Options) -> dict[str, Any]:
+def _anneal(blueprint: Blueprint, options: Options) -> dict[str, Any]:
     """Options in which a rate with an end is a schedule; without one it stays, as published."""
     given = dict(options)
     if "learning_rate_end" in given:
         given["learning_rate"] = Cosine(
-            given["learning_rate"], given.pop("learning_rate_end"), plan.steps
+            given["learning_rate"], given.pop("learning_rate_end"), blueprint.steps
         )
     return given
 
 
-def _in_subspace(method: Callable[..., Any], plan: Plan, options: Options) -> Trainable:
-    factory = partial(method, **{"population": POPULATION, **_annealed(plan, options)})
-    return InSubspace(plan.model, factory, subspace=plan.subspace, seed=plan.seed)
+def _in_subspace(method: Callable[..., Any], blueprint: Blueprint, options: Options) -> Trainable:
+    factory = partial(method, **{"population": POPULATION, **_anneal(blueprint, options)})
+    return InSubspace(blueprint.model, factory, subspace=blueprint.subspace, seed=blueprint.seed)
 
 
-def _searching(kind: Callable[..., Trainable], plan: Plan, options: Options) -> Trainable:
-    given = _annealed(plan, options)
-    return kind(plan.model, subspace=plan.subspace, seed=plan.seed, **given)
+def _searching(kind: Callable[..., Trainable], blueprint: Blueprint, options: Options) -> Trainable:
+    given = _anneal(blueprint, options)
+    return kind(blueprint.model, subspace=blueprint.subspace, seed=blueprint.seed, **given)
 
 
-def _random(plan: Plan, options: Options) -> Trainable:
+def _random(blueprint: Blueprint, options: Options) -> Trainable:
     size = options.get("population", POPULATION)
     check_count("random: population", size, 2)
     members = {**options, "population": size - 1}  # the weights as they are is one more
-    return _searching(RandomSearch, plan, members)
+    return _searching(RandomSearch, blueprint, members)
 
 
-def _eggroll(plan: Plan, options: Options) -> Trainable:
-    given = _annealed(plan, options)
-    return Eggroll(plan.model, seed=plan.seed, **{"population": POPULATION, **given})
+def _eggroll(blueprint: Blueprint, options: Options) -> Trainable:
+    given = _anneal(blueprint, options)
+    return Eggroll(blueprint.model, seed=blueprint.seed, **{"population": POPULATION, **given})
 
 
-def _adam(plan: Plan, options: Options) -> Trainable:
-    twin = twin_of(plan.task, plan.seed)
+def _adam(blueprint: Blueprint, options: Options) -> Trainable:
+    twin = twin_of(blueprint.task, blueprint.seed)
     given = dict(options)
     if "slope" in given:
-        _set_slope(plan.task, twin, given.pop("slope"))
+        _set_slope(blueprint.task, twin, given.pop("slope"))
     rate = given.pop("learning_rate", 1e-3)
-    annealed = Cosine(rate, 0.0, plan.steps)
-    return AdamTwin(plan.model, twin, learning_rate=annealed, seed=plan.seed)
+    annealed = Cosine(rate, 0.0, blueprint.steps)
+    return AdamTwin(blueprint.model, twin, learning_rate=annealed, seed=blueprint.seed)
 
 
 def _set_slope(task: Task, twin: nn.Module, slope: float) -> None:
@@ -148,7 +149,7 @@ METHODS: dict[str, Build] = {
     "adam": _adam,
 }
 KNOWN_OPTIONS = {  # what may be set, and tuned
-    "polystep": variants.NUMBERS + variants.WORDS,
+    "polystep": polystep_options.NUMBERS + polystep_options.WORDS,
     "openai-es": ("sigma", "learning_rate", "learning_rate_end", "population"),
     "cma-es": ("sigma", "population"),
     "eggroll": ("sigma", "learning_rate", "learning_rate_end", "rank", "population"),
@@ -174,7 +175,7 @@ MAY_BE_0 = (
 )  # other numbers are > 0
 
 
-def build(name: str, plan: Plan, options: Options) -> Trainable:
+def build(name: str, blueprint: Blueprint, options: Options) -> Trainable:
     """The optimizer of that name.
 
     Raises:
@@ -182,10 +183,24 @@ def build(name: str, plan: Plan, options: Options) -> Trainable:
             value of an option is none.
     """
     check_options(name, options)
-    return METHODS[name](plan, options)
+    return METHODS[name](blueprint, options)
 
 
-def rehearse(task: Task, method: str, options: Options) -> None:
+def usual_options(task: Task, method: str, budget: Budget) -> dict[str, Any]:
+    """What a method begins with where nothing is tuned.
+
+    At equal evaluations the price of a step is free. PolyStep's own may be so expensive that a
+    budget is over after a few of them; with fewer evaluations than its own steps would take, its
+    units take turns instead (`presets.frugal`).
+    """
+    if method != "polystep" or budget.axis != "evals":
+        return {}
+    blueprint = Blueprint(task, hard.build(task.model, seed=0), task.steps, seed=0)
+    own = task.steps * build(method, blueprint, {}).evaluations_per_step
+    return {"preset": "frugal"} if budget.amount < own else {}
+
+
+def check_method(task: Task, method: str, options: Options) -> None:
     """Refuse now what a run of these options would be refused for.
 
     The method is built, but for a model of one weight: to lay a subspace into a large one may take
@@ -195,7 +210,7 @@ def rehearse(task: Task, method: str, options: Options) -> None:
         ConfigError: As `build` and the method say it.
     """
     model = hard.build(task.model, 0) if method == "adam" else nn.Linear(1, 1)
-    build(method, Plan(task, model, task.steps, 0), options)
+    build(method, Blueprint(task, model, task.steps, 0), options)
 
 
 def check_options(method: str, options: Options) -> None:
@@ -212,7 +227,7 @@ def check_options(method: str, options: Options) -> None:
 
 
 def _check_value(method: str, option: str, value: object) -> None:
-    if option in variants.WORDS:
+    if option in polystep_options.WORDS:
         if not isinstance(value, str):
             raise ConfigError(f"{method}: {option} must be a word in quotes, got {value!r}")
     elif option in WHOLE:

@@ -12,11 +12,11 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
-from hardstep.bench.records import Record, score_of
-from hardstep.bench.statistics import mean_and_spread
-from hardstep.bench.summary import ACCURACY, shown
+from hardstep.bench.axes import AXES
+from hardstep.bench.records import Record
+from hardstep.bench.report.text import write_mean
+from hardstep.bench.summary import Row, metric_of
 
-AXES = (("steps", "steps"), ("evaluations", "evaluations"), ("seconds", "wall-clock seconds"))
 COLORS = ("#2a6f97", "#c1666b", "#6a994e", "#e09f3e", "#7b5ea7", "#4d908e", "#555555", "#9c755f")
 LEGEND_COLUMNS = 4  # more would run over the edges
 
@@ -28,16 +28,17 @@ def draw_curves(path: Path, title: str, records: Sequence[Record], origin: str =
     """
     figure, panels = pyplot.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
     methods = list(dict.fromkeys(record["method"] for record in records))
-    for panel, (axis, label) in zip(panels, AXES, strict=True):
+    for panel, axis in zip(panels, AXES.values(), strict=True):
         for method, color in zip(methods, COLORS * (1 + len(methods) // len(COLORS)), strict=False):
-            _lines(panel, [r for r in records if r["method"] == method], axis, method, color)
-        panel.set_xlabel(label)
+            row = Row(method, tuple(r for r in records if r["method"] == method))
+            _draw_lines(panel, row, axis.field, color)
+        panel.set_xlabel(axis.title)
         _log_scale(panel)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(color="0.92")
-    metric = records[0].get("metric", ACCURACY)
-    unit = ", %" if metric["percent"] else ""
-    panels[0].set_ylabel(f"best validation {metric['name']} so far{unit}")
+    metric = metric_of(records[0])
+    unit = ", %" if metric.percent else ""
+    panels[0].set_ylabel(f"best validation {metric.name} so far{unit}")
     figure.suptitle(title, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     columns = min(len(labels), LEGEND_COLUMNS)
@@ -65,20 +66,20 @@ def _log_scale(panel: Any) -> None:
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _lines(panel: Any, found: Sequence[Record], axis: str, method: str, color: str) -> None:
-    metric = found[0].get("metric", ACCURACY)
-    better, factor = max if metric["higher_is_better"] else min, 100 if metric["percent"] else 1
-    score = shown(mean_and_spread([score_of(r, "test") for r in found]), len(found), metric)
-    for number, record in enumerate(found):
+def _draw_lines(panel: Any, row: Row, axis: str, color: str) -> None:
+    metric = row.metric
+    better = max if metric.higher_is_better else min
+    score = write_mean(row.mean("test"), len(row.runs), metric)
+    for number, record in enumerate(row.runs):
         curve = record["curve"]
         known = [i for i, value in enumerate(curve["value"]) if value is not None]
         best = accumulate((curve["value"][i] for i in known), better)
         panel.plot(
             [curve[axis][i] for i in known],
-            [factor * value for value in best],
+            [metric.factor * value for value in best],
             color=color,
             linewidth=1.2,
             alpha=0.8,
             marker="o" if len(known) == 1 else None,  # a line needs two points
-            label=f"{method} (test {score})" if number == 0 else None,
+            label=f"{row.label} (test {score})" if number == 0 else None,
         )

@@ -38,59 +38,110 @@ sigma = 0.1
 """
 
 import itertools
+import math
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hardstep import tasks
-from hardstep.bench import kinds
-from hardstep.bench.budgets import budget_of, usual_options
-from hardstep.bench.cells import Cell
-from hardstep.bench.methods import check_options
+from hardstep._checks import check_name, is_number, is_whole
+from hardstep.bench.axes import budget_of
+from hardstep.bench.methods import check_options, usual_options
+from hardstep.bench.runs import Job
 from hardstep.errors import ConfigError, DataError
 
-KEYS = {"data": kinds.NAME, "run": kinds.RUNS, "options": kinds.OPTIONS}
-NEEDED = {
-    "tasks": kinds.NAMES,
-    "methods": kinds.NAMES,
-    "seeds": kinds.SEEDS,
-    "match": kinds.NAME,
-}
-RUN_KEYS = NEEDED | {
-    "budget": kinds.AMOUNT,
-    "tune": kinds.SWEEP,
-    "tune_budget": kinds.AMOUNT,
-    "study": kinds.NAME,
-    "variants": kinds.VARIANTS,
-    "data": kinds.NAME,
-    "closed": kinds.TRUTH,
+Fits = Callable[[Any], bool]
+
+
+class Kind(NamedTuple):
+    """What kind of value a key takes: whether one is of it, and what to write instead if not."""
+
+    fits: Fits
+    wanted: str
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_amount(value: Any) -> bool:
+    return is_number(value) and 0 < value < math.inf
+
+
+def _list_of(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _table_of(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, Mapping) and all(map(fits, value.values()))
+
+
+def _are_names(value: Any) -> bool:
+    return value != [] and _list_of(_is_text)(value)
+
+
+def _are_seeds(value: Any) -> bool:
+    return value != [] and _list_of(is_whole)(value) and len(set(value)) == len(value)
+
+
+NAME = Kind(_is_text, "a name in quotes")
+NAMES = Kind(_are_names, 'a list of names such as ["snn", "int8"]')
+SEEDS = Kind(_are_seeds, "a list of different whole numbers such as [0, 1, 2]")
+SWEEP = Kind(_list_of(is_whole), "a list of whole numbers such as [100]; [] for no sweep")
+AMOUNT = Kind(_is_amount, "a number > 0 and finite")
+FLAG = Kind(lambda value: isinstance(value, bool), "true or false")
+RUNS = Kind(_list_of(_is_table), "tables written as [[run]]")
+VARIANTS = Kind(_table_of(_is_table), 'tables such as greedy = { solver = "greedy" }')
+OPTIONS = Kind(_table_of(_table_of(_is_table)), "tables such as [options.snn.mezo]")
+KEYS = {"data": NAME, "run": RUNS, "options": OPTIONS}
+REQUIRED = {"tasks": NAMES, "methods": NAMES, "seeds": SEEDS, "match": NAME}
+RUN_KEYS = REQUIRED | {
+    "budget": AMOUNT,
+    "tune": SWEEP,
+    "tune_budget": AMOUNT,
+    "study": NAME,
+    "variants": VARIANTS,
+    "data": NAME,
+    "closed": FLAG,
 }
 NEEDS = {"tune_budget": "tune", "variants": "study"}  # else nothing or the wrong table shows them
 Options = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by task and method
 
 
-def read(path: Path | str) -> list[Cell]:
-    """The cells of a suite, in the order of the file.
+def read(path: Path | str) -> list[Job]:
+    """The runs a suite reports, in the order of the file; those it tunes name their sweep.
 
     Raises:
         DataError: The file is missing or not TOML.
         ConfigError: A key, task, method or option does not exist, and the nearest is suggested; a
             value is not of its kind; or a seed is tuned on and reported.
     """
-    config = _parsed(path)
-    kinds.check_kinds(config, KEYS, str(path))
+    config = _parse(path)
+    _check_kinds(config, KEYS, str(path))
     data = config.get("data", tasks.DEFAULT_DATA)
-    options = _by_own_name(config.get("options", {}), data, path)
-    cells = [c for table in config.get("run", []) for c in _expanded(table, data, options, path)]
-    if not cells:
+    options = _by_task(config.get("options", {}), data, path)
+    jobs = [job for table in config.get("run", []) for job in _expand(table, data, options, path)]
+    if not jobs:
         raise ConfigError(f"suite {path} has no [[run]], so there is nothing to do")
-    _check_seeds(cells, path)
-    return cells
+    _check_seeds(jobs, path)
+    return jobs
 
 
-def _parsed(path: Path | str) -> dict[str, Any]:
+def _check_kinds(table: Mapping[str, Any], kinds: Mapping[str, Kind], where: str) -> None:
+    """Refuse keys that do not exist, and values that are not of their kind."""
+    for key, value in table.items():
+        check_name(key, kinds, f"key of {where}")
+        if not kinds[key].fits(value):
+            raise ConfigError(f"{key} of {where} must be {kinds[key].wanted}, got {value!r}")
+
+
+def _parse(path: Path | str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -103,7 +154,7 @@ def _parsed(path: Path | str) -> dict[str, Any]:
         raise DataError(f"suite {path} is not TOML: {error}") from error
 
 
-def _by_own_name(given: Options, data: str, path: Path | str) -> Options:
+def _by_task(given: Options, data: str, path: Path | str) -> Options:
     """Options by the task's own name, however the file calls it."""
     found: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     for task, methods in given.items():
@@ -119,11 +170,11 @@ def _by_own_name(given: Options, data: str, path: Path | str) -> Options:
     return found
 
 
-def _expanded(
+def _expand(
     table: Mapping[str, Any], data: str, options: Options, path: Path | str
-) -> Iterator[Cell]:
-    kinds.check_kinds(table, RUN_KEYS, f"a [[run]] in {path}")
-    missing = [key for key in NEEDED if key not in table]
+) -> Iterator[Job]:
+    _check_kinds(table, RUN_KEYS, f"a [[run]] in {path}")
+    missing = [key for key in REQUIRED if key not in table]
     if missing:
         raise ConfigError(f"a [[run]] of {path} lacks {missing[0]}")
     for key, other in NEEDS.items():
@@ -141,36 +192,37 @@ def _expanded(
         if not (chosen or "tune" in table or "variants" in table):  # variants differ in one thing
             chosen = usual_options(task, method, budget)
         swept = budget_of(task, table["match"], table.get("tune_budget", budget.amount))
-        yield Cell(
-            task.name,  # as records have it: a task may be written in several ways
-            task.data_name,
-            method,
-            budget,
-            tuple(table["seeds"]),
-            tuple(sorted(chosen.items())),
-            sweep=() if given else tuple(table.get("tune", ())),
-            sweep_amount=swept.amount,
-            study=table.get("study", ""),
-            variant=variant,
-            closed=table.get("closed", False),
-        )
-
-
-def _check_seeds(cells: Sequence[Cell], path: Path | str) -> None:
-    """Refuse a seed that chooses a method's settings in one [[run]] and is reported in any."""
-    reported: dict[tuple[str, ...], set[int]] = defaultdict(set)
-    for cell in cells:
-        if not cell.closed:
-            reported[_compared(cell)].update(cell.seeds)
-    for cell in cells:
-        both = reported[_compared(cell)].intersection(cell.sweep)
-        if both:
-            raise ConfigError(
-                f"{path} tunes on seed {min(both)} and reports it, both with {cell.method} on "
-                f"{cell.task} at equal {cell.budget.axis}; choose other seeds for tune"
+        for seed in table["seeds"]:
+            yield Job(
+                task.name,  # as records have it: a task may be written in several ways
+                task.data_name,
+                method,
+                seed,
+                budget,
+                tuple(sorted(chosen.items())),
+                study=table.get("study", ""),
+                variant=variant,
+                closed=table.get("closed", False),
+                sweep=() if given else tuple(table.get("tune", ())),
+                sweep_amount=swept.amount,
             )
 
 
-def _compared(cell: Cell) -> tuple[str, ...]:
+def _check_seeds(jobs: Sequence[Job], path: Path | str) -> None:
+    """Refuse a seed that chooses a method's settings in one [[run]] and is reported in any."""
+    reported: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for job in jobs:
+        if not job.closed:
+            reported[_place(job)].add(job.seed)
+    for job in jobs:
+        both = reported[_place(job)].intersection(job.sweep)
+        if both:
+            raise ConfigError(
+                f"{path} tunes on seed {min(both)} and reports it, both with {job.method} on "
+                f"{job.task} at equal {job.budget.axis}; choose other seeds for tune"
+            )
+
+
+def _place(job: Job) -> tuple[str, ...]:
     """What settings are chosen for."""
-    return (cell.data, cell.task, cell.method, cell.budget.axis)
+    return (job.data, job.task, job.method, job.budget.axis)

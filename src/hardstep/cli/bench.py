@@ -1,86 +1,49 @@
 """`hardstep bench run` and `hardstep bench table`: suites of comparisons, recorded."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from hardstep._checks import check_name
 from hardstep._files import check_writable
-from hardstep.bench.budgets import shown_amount
-from hardstep.bench.cells import Cell, Job
-from hardstep.bench.records import Record, append, load
-from hardstep.bench.report.runs import sort_out
-from hardstep.bench.running import Progress, carry_out, rehearse
+from hardstep.bench.axes import AXES
+from hardstep.bench.queue import Progress, carry_out, check_jobs
+from hardstep.bench.records import Record, append, check_appendable, load
+from hardstep.bench.report import write_comparison, write_score
+from hardstep.bench.runs import Job
 from hardstep.bench.suite import read
-from hardstep.bench.summary import (
-    AXIS_NAMES,
-    Group,
-    groups,
-    name_of,
-    shown_score,
-    summarize,
-    tally,
-    text,
-)
-from hardstep.cli.outputs import recorded
+from hardstep.bench.summary import name_of, summarize
+from hardstep.cli.files import list_skipped, read_records
+from hardstep.cli.options import SuiteOptions, TableOptions
 from hardstep.errors import DataError
 
 
-@dataclass(frozen=True)
-class Part:
-    """Which part of a suite to run, by names with commas between; left out, all of it."""
-
-    tasks: str | None = None
-    methods: str | None = None
-    match: str | None = None
-
-    def of(self, cells: Sequence[Cell], suite: Path) -> list[Cell]:
-        """Its cells.
-
-        Raises:
-            ConfigError: The suite has no such task, method or axis, or not together.
-        """
-        kept = list(cells)
-        for what, wanted in (("task", self.tasks), ("method", self.methods), ("axis", self.match)):
-            if wanted is None:
-                continue
-            names = [name.strip() for name in wanted.split(",")]
-            for name in names:
-                check_name(name, dict.fromkeys(_of(c, what) for c in kept), f"{what} of {suite}")
-            kept = [cell for cell in kept if _of(cell, what) in names]
-        return kept
-
-
-def _of(cell: Cell, what: str) -> str:
-    return {"task": cell.task, "method": cell.method, "axis": cell.budget.axis}[what]
-
-
-def run_suite(suite: Path, records: Path, processes: int, part: Part | None = None) -> int:
-    """Run what a suite asks for and is not recorded yet; Ctrl-C keeps what is finished."""
-    cells = (part or Part()).of(read(suite), suite)
+def run_suite(options: SuiteOptions) -> int:
+    """Run what is not recorded yet; Ctrl-C keeps what is finished."""
+    jobs = _select(read(options.suite), options)
+    records = options.records or options.suite.with_suffix(".jsonl")
     check_writable(records, "--records")
+    check_appendable(records)
     loaded = load(records)
-    tell_skipped(loaded.skipped)
-    progress = Progress(cells, loaded.records)
-    rehearse(progress.unfinished)
+    list_skipped(loaded.skipped)
+    progress = Progress(jobs, loaded.records)
+    check_jobs(progress.unfinished)
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
     try:
-        for job, record in carry_out(progress, partial, processes):
+        for job, record in carry_out(progress, partial, options.processes):
             append(records, record)
             job.forget(partial)
             done += 1
-            left = progress.left
+            left = format_duration(progress.seconds_left(options.processes))
             print(
-                f"[{total - left}/{total}] {_line(job, record)}, "
-                f"{duration(progress.seconds_left(processes))} left",
+                f"[{total - progress.left}/{total}] {_describe(job, record)}, {left} left",
                 flush=True,
             )
     except KeyboardInterrupt:
         print(
-            f"interrupted; {done} runs were recorded, the same command goes on with the rest",
+            f"interrupted; {done} runs were recorded, the same command continues with the rest",
             file=sys.stderr,
         )
         return 130
@@ -89,58 +52,64 @@ def run_suite(suite: Path, records: Path, processes: int, part: Part | None = No
     return 0
 
 
-def _line(job: Job, record: Record) -> str:
+def _select(jobs: Sequence[Job], options: SuiteOptions) -> list[Job]:
+    """The jobs of the tasks, methods and axes asked for, by names with commas between.
+
+    Raises:
+        ConfigError: The suite has no such task, method or axis, or not together.
+    """
+    kept = list(jobs)
+    parts: dict[str, tuple[str | None, Callable[[Job], str]]] = {
+        "task": (options.tasks, lambda job: job.task),
+        "method": (options.methods, lambda job: job.method),
+        "axis": (options.match, lambda job: job.budget.axis),
+    }
+    for what, (wanted, name_in) in parts.items():
+        if wanted is None:
+            continue
+        names = [name.strip() for name in wanted.split(",")]
+        known = dict.fromkeys(map(name_in, kept))
+        for name in names:
+            check_name(name, known, f"{what} of {options.suite}")
+        kept = [job for job in kept if name_in(job) in names]
+    return kept
+
+
+def _describe(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"
-    budget = f"{shown_amount(job.budget.amount)} {AXIS_NAMES[job.budget.axis]}"
     return (
-        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {budget}: {split} "
-        f"{shown_score(record, split)}, {record['seconds']:.1f} s"
+        f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget}: {split} "
+        f"{write_score(record, split)}, {record['seconds']:.1f} s"
     )
 
 
-def duration(seconds: float) -> str:
-    """In the unit one would say it in."""
+def format_duration(seconds: float) -> str:
+    """Seconds, minutes or hours, whichever one would say."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def run_table(records: Path, reference: str) -> int:
+def run_table(options: TableOptions) -> int:
     """Print a table per task, data and budget, and wins, ties and losses per axis."""
-    loaded = recorded(records)
-    usable = sort_out(loaded.records)
-    tell_skipped([*loaded.skipped, *usable.skipped])
-    found = groups(run.record for run in (*usable.comparisons, *usable.ablations))
-    _check_reference(found, reference, records)
-    summaries = [(group, summarize(runs, reference)) for group, runs in found.items()]
-    for group, summary in summaries:
-        name = AXIS_NAMES[group.axis]
-        print(f"{group.title}, {shown_amount(group.amount)} {name}\n{text(summary, name)}\n")
-    for axis, counts in tally(summaries).items():
-        shown = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-        print(
-            f"{reference} at equal {AXIS_NAMES[axis]}: {shown}, of {sum(counts.values())} "
-            "comparisons"
+    reference = options.reference
+    loaded = read_records(options.records)
+    list_skipped(loaded.skipped)
+    reported = [run for run in loaded.records if "test" in run and not run.get("stage")]
+    if not reported:
+        raise DataError(
+            f"{options.records} has no run with a test score, so there is no table to print"
         )
+    names = sorted({name for run in reported for name in (name_of(run), run["method"])})
+    check_name(reference, names, f"--reference in {options.records}")
+    summary = summarize(reported, reference)
+    for table in (*summary.tables, *summary.studies):
+        title = ", ".join(filter(None, (table.task, table.data, table.study, str(table.budget))))
+        print(f"{title}\n{write_comparison(table, reference)}\n")
+    for axis in dict.fromkeys(table.budget.axis for table in summary.tables):
+        counts = sum(summary.verdicts(axis).values(), Counter())
+        shown = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("win", "tie", "loss"))
+        print(f"{reference} at equal {AXES[axis].title}: {shown}, of {counts.total()} comparisons")
     return 0
-
-
-def _check_reference(
-    found: Mapping[Group, Sequence[Record]], reference: str, records: Path
-) -> None:
-    """Refuse a reference that no run is of; a method whose runs are all of studies will do."""
-    runs = [record for group in found.values() for record in group]
-    if not runs:
-        raise DataError(f"{records} has no run with a test score, so there is no table to print")
-    names = sorted({name for record in runs for name in (name_of(record), record["method"])})
-    check_name(reference, names, f"--reference in {records}")
-
-
-def tell_skipped(skipped: list[str]) -> None:
-    """Name the lines that could not be used."""
-    for sentence in skipped:
-        print(f"skipped: {sentence}", file=sys.stderr)
-    if skipped:
-        print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)

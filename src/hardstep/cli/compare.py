@@ -4,8 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,18 +12,18 @@ from rich.live import Live
 from hardstep import tasks
 from hardstep._checks import check_name
 from hardstep._files import check_writable, provenance
-from hardstep.bench.budgets import budget_of, shown_amount, usual_options
-from hardstep.bench.methods import METHODS
-from hardstep.bench.methods import rehearse as rehearse_method
-from hardstep.bench.protocol import Budget, Trial, run_trial
-from hardstep.bench.records import Record, append
-from hardstep.bench.summary import AXIS_NAMES, summarize, text
-from hardstep.bench.variants import WORDS
-from hardstep.cli.curves import Curves
-from hardstep.cli.live_table import LiveTable
+from hardstep.bench.axes import Budget, budget_of
+from hardstep.bench.methods import METHODS, check_method, usual_options
+from hardstep.bench.options import WORDS
+from hardstep.bench.records import Record, append, check_appendable
+from hardstep.bench.report import write_comparison
+from hardstep.bench.runs import Job, run_job
+from hardstep.bench.summary import summarize
+from hardstep.cli.compare_view import Curves, LiveTable
+from hardstep.cli.options import CompareOptions
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse
+from hardstep.tasks.dry_run import try_task
 from hardstep.tasks.files import is_address
 
 FRUGAL = (
@@ -34,59 +32,45 @@ FRUGAL = (
 )
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    methods: str = "polystep,openai-es,cma-es"
-    match: str = "evals"
-    budget: float | None = None
-    seeds: int = 3
-    records: Path | None = None
-    picture: Path | None = None  # a file of its own in runs/ if left out
-    no_picture: bool = False
-    json: bool = False
-    options: list[str] = field(default_factory=list)  # method.option=value
-
-
 def run_compare(options: CompareOptions) -> int:
     """Run every method with every seed, showing the table as it grows."""
-    methods = _methods(options.methods)
+    methods = _parse_methods(options.methods)
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
     chosen = parse_options(options.options, methods)
     for method in methods:
-        rehearse_method(task, method, chosen.get(method, {}))
-    curves = Curves(task, options.match, _command(task, methods, budget, options), options.picture)
+        check_method(task, method, chosen.get(method, {}))
+    command = _format_command(task, methods, budget, options)
+    curves = Curves(task, options.match, command, options.picture)
     _check_files(options, curves)
-    rehearse(task, seed=0)
+    try_task(task, seed=0)
     usual = {method: usual_options(task, method, budget) for method in methods}
-    trials = [
-        Trial(task, method, seed, budget, usual[method] | chosen.get(method, {}))
+    given = {method: usual[method] | chosen.get(method, {}) for method in methods}
+    jobs = [
+        Job(task.name, task.data_name, method, seed, budget, tuple(sorted(given[method].items())))
         for seed in range(options.seeds)
         for method in methods
     ]
-    found = _all_runs(trials, options)
+    found = _run_all(jobs, task, options)
     if options.json:
         print(json.dumps(found))
     elif found:
-        name = AXIS_NAMES[options.match]
-        print(f"{task.title}, {task.data_name}, budget {shown_amount(budget.amount)} {name}")
-        print(text(summarize(found, _reference(found, methods)), name))
+        reference = _choose_reference(found, methods)
+        (table,) = summarize(found, reference).tables
+        print(f"{task.title}, {task.data_name}, budget {budget}")
+        print(write_comparison(table, reference))
         if usual.get("polystep", {}).keys() - chosen.get("polystep", {}):
             print(FRUGAL)
     if found and not options.no_picture:
-        curves.draw(found, len(trials))
-    if len(found) < len(trials):
+        curves.draw(found, len(jobs))
+    if len(found) < len(jobs):
         kept = f", recorded in {options.records}" if options.records else ""
         print(f"interrupted after {len(found)} runs{kept}", file=sys.stderr)
         return 130
     return 0
 
 
-def _methods(names: str) -> list[str]:
+def _parse_methods(names: str) -> list[str]:
     methods = [name.strip() for name in names.split(",")]
     for name in methods:
         check_name(name, METHODS, "method")
@@ -95,7 +79,7 @@ def _methods(names: str) -> list[str]:
     return methods
 
 
-def _command(task: Task, methods: list[str], budget: Budget, options: CompareOptions) -> str:
+def _format_command(task: Task, methods: list[str], budget: Budget, options: CompareOptions) -> str:
     """What makes the comparison, with every number that decides it."""
     data = [] if is_address(task.name) else ["--data", task.data_name]
     parts = ["hardstep", "compare", task.name, *data, "--methods", ",".join(methods)]
@@ -107,21 +91,22 @@ def _command(task: Task, methods: list[str], budget: Budget, options: CompareOpt
 def _check_files(options: CompareOptions, curves: Curves) -> None:
     if options.records is not None:
         check_writable(options.records, "--records")
+        check_appendable(options.records)
     if options.no_picture and options.picture is not None:
         raise ConfigError(f"--picture {options.picture} and --no-picture contradict each other")
     if not options.no_picture:
         curves.check()
 
 
-def _all_runs(trials: Sequence[Trial], options: CompareOptions) -> list[Record]:
+def _run_all(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
     found: list[Record] = []
-    view = LiveTable(len(trials))
+    view = LiveTable(len(jobs))
     with Live(view, console=Console(stderr=True), transient=True, refresh_per_second=2):
-        for trial in trials:
-            view.begin(trial)
+        for job in jobs:
+            view.begin(job)
             try:
-                record = run_trial(trial, watching=[view])
+                record = run_job(job, task=task, watching=[view])
             except KeyboardInterrupt:
                 return found
             found.append(record)
@@ -131,7 +116,7 @@ def _all_runs(trials: Sequence[Trial], options: CompareOptions) -> list[Record]:
     return found
 
 
-def _reference(found: list[Record], methods: list[str]) -> str:
+def _choose_reference(found: list[Record], methods: list[str]) -> str:
     """The first method asked for, or the first that has run."""
     known = {record["method"] for record in found}
     return methods[0] if methods[0] in known else str(found[0]["method"])
@@ -146,11 +131,11 @@ def parse_options(given: list[str], methods: list[str]) -> dict[str, dict[str, A
         if not equals or not dot:
             raise ConfigError(f"--option takes METHOD.NAME=VALUE, got {item!r}")
         check_name(method, methods, "method of this comparison")
-        chosen.setdefault(method, {})[option] = _value(method, option, value)
+        chosen.setdefault(method, {})[option] = _parse_value(method, option, value)
     return chosen
 
 
-def _value(method: str, option: str, value: str) -> Any:
+def _parse_value(method: str, option: str, value: str) -> Any:
     if method == "polystep" and option in WORDS:
         return value
     try:

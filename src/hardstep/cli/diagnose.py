@@ -2,41 +2,25 @@
 
 import json
 import math
-from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep.cli.evaluate import opened, restore
-from hardstep.cli.outputs import check_picture, picture_file
+from hardstep.cli.evaluate import read_checkpoint, restore
+from hardstep.cli.files import check_picture, with_ending
+from hardstep.cli.options import DiagnoseOptions
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose
 from hardstep.schedules import Length, temperature_at
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 
 NUM_BATCHES = 4  # three to step on, one to judge by
 HEAD = (
     f"{'probe radius':>14}{'flat pairs':>12}{'dead rows':>11}{'crossed':>9}"
     f"{'difference':>12}{'saturated':>11}{'trial loss':>12}"
 )
-
-
-@dataclass(frozen=True)
-class DiagnoseOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    seed: int = 0
-    temperature: float | None = None
-    step_radius: float | None = None
-    probe_radius: float | None = None
-    checkpoint: Path | None = None
-    picture: Path | None = None
-    json: bool = False
 
 
 def run_diagnose(options: DiagnoseOptions) -> int:
@@ -46,27 +30,27 @@ def run_diagnose(options: DiagnoseOptions) -> int:
         check_picture(options.picture, "--picture")
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        restore(model, opened(options.checkpoint)["model"], options.checkpoint, task)
+        restore(model, read_checkpoint(options.checkpoint)["model"], options.checkpoint, task)
     dataset = task.data(options.seed)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     train = dataset.train
     size = min(task.batch_size, max(1, len(train) // 2))  # of small data two batches at least
     examples = Batches(train, size, options.seed)
     batches = list(islice(iter(examples), NUM_BATCHES))
-    settings = _settings(task.settings(task.steps), options)
+    settings = _choose_settings(task.settings(task.steps), options)
     if not options.json:
         print(HEAD)
     watch = None if options.json else _show
     found = diagnose(model, batches, task.loss_fn, settings, options.seed, watch)
     if options.picture is not None:
-        picture = picture_file(options.picture)
+        picture = with_ending(options.picture)
         picture.parent.mkdir(parents=True, exist_ok=True)
         found.draw(picture, task.title)
-    print(json.dumps(_as_dict(found)) if options.json else conclusion(found))
+    print(json.dumps(_to_dict(found)) if options.json else conclusion(found))
     return 0
 
 
-def _settings(settings: Settings, options: DiagnoseOptions) -> Settings:
+def _choose_settings(settings: Settings, options: DiagnoseOptions) -> Settings:
     changes: dict[str, Any] = {}
     if options.temperature is not None:
         changes["temperature"] = options.temperature
@@ -78,12 +62,12 @@ def _settings(settings: Settings, options: DiagnoseOptions) -> Settings:
 
 
 def _show(probed: Probed) -> None:
-    print(_line(probed), flush=True)  # a sweep takes a while on large models
+    print(_format(probed), flush=True)  # a sweep takes a while on large models
 
 
 def conclusion(found: Diagnosis) -> str:
     """What the table shows, in words, and what to do about it."""
-    lines = ["at the present setting:", _line(found.here), ""]
+    lines = ["at the present setting:", _format(found.here), ""]
     lines += [*(f"- {reason}" for reason in found.reasons), ""]
     if found.recommended is None:
         return "\n".join([*lines, "recommended: no other radii or temperature"])
@@ -92,7 +76,7 @@ def conclusion(found: Diagnosis) -> str:
     return "\n".join([*lines, f"recommended: {', '.join(named)}"])
 
 
-def _line(probed: Probed) -> str:
+def _format(probed: Probed) -> str:
     trial = "–" if math.isnan(probed.trial_loss) else f"{probed.trial_loss:.3f}"
     return (
         f"{probed.probe_radius:>14.3g}{probed.flat_pairs:>12.1%}{probed.dead_rows:>11.1%}"
@@ -109,7 +93,7 @@ def _values(settings: Settings) -> dict[str, float]:
     }
 
 
-def _as_dict(found: Diagnosis) -> dict[str, Any]:
+def _to_dict(found: Diagnosis) -> dict[str, Any]:
     def plain(probed: Probed) -> dict[str, float | None]:
         return {k: None if math.isnan(v) else v for k, v in probed._asdict().items()}
 

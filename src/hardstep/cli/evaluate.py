@@ -10,19 +10,21 @@ from torch import Tensor, nn
 
 from hardstep import nn as hard
 from hardstep import tasks
+from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 from hardstep.training import checkpoints
 
 CHECKPOINT = "checkpoint.pt"  # in the folder of a run
 MOST_CHARACTERS = 300  # of torch's list of what does not fit
 
 
-def run_evaluate(path: Path, as_json: bool) -> int:
+def run_evaluate(options: EvaluateOptions) -> int:
     """Score validation and test; returns the exit code."""
+    path = options.checkpoint
     path = path / CHECKPOINT if path.is_dir() else path
-    saved = opened(path)
+    saved = read_checkpoint(path)
     meta = saved.get("meta", {})
     missing = [name for name in ("task", "data", "seed") if name not in meta]
     if missing:
@@ -33,11 +35,11 @@ def run_evaluate(path: Path, as_json: bool) -> int:
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
     restore(model, saved["best_weights"] or saved["model"], path, task)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     test = dataset.open_test()
     step = int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"])
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
-    if as_json:
+    if options.json:
         scores = {task.key("valid"): valid_score, task.key("test"): test_score}
         print(json.dumps({**meta, "step": step, **scores, "test_examples": len(test)}))
     else:
@@ -48,7 +50,7 @@ def run_evaluate(path: Path, as_json: bool) -> int:
     return 0
 
 
-def opened(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path) -> dict[str, Any]:
     """What a checkpoint holds.
 
     Raises:

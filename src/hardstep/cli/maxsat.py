@@ -6,8 +6,6 @@ stderr    progress
 
 import json
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from hardstep import __version__
 from hardstep._files import provenance
+from hardstep.cli.options import MaxsatOptions
 from hardstep.errors import ConfigError
 from hardstep.maxsat import Formula, random_ksat, read
 from hardstep.maxsat.local import local_search
@@ -27,25 +26,10 @@ POLISH_SHARE = 0.5  # of the seconds, with --polish
 FLIPS_PER_VARIABLE = 100  # of a polish after --steps
 
 
-@dataclass(frozen=True)
-class MaxsatOptions:
-    """The arguments of the command."""
-
-    file: Path | None = None
-    random: int | None = None
-    ratio: float = 4.27
-    seconds: float | None = None
-    steps: int | None = None
-    target: int | None = None
-    seed: int = 0
-    polish: bool = False
-    json: bool = False
-
-
 def run_maxsat(options: MaxsatOptions) -> int:
     """Search and report; returns the exit code."""
     _check(options)
-    formula = _formula(options)
+    formula = _make_formula(options)
     output = _Output(formula, quiet=options.json)
     output.comment(f"hardstep {__version__}")
     output.comment(
@@ -78,7 +62,7 @@ def run_maxsat(options: MaxsatOptions) -> int:
         **provenance(),
     }
     if options.json:
-        print(json.dumps(result | {"assignment": _digits(found.assignment)}))
+        print(json.dumps(result | {"assignment": _format_digits(found.assignment)}))
     else:
         _report(result, found, output)
     return 130 if found.stopped == INTERRUPTED else 0
@@ -93,7 +77,7 @@ def _check(options: MaxsatOptions) -> None:
         raise ConfigError(f"--seconds must be above 0, got {options.seconds}")
 
 
-def _formula(options: MaxsatOptions) -> Formula:
+def _make_formula(options: MaxsatOptions) -> Formula:
     if options.file is not None:
         return read(options.file)
     assert options.random is not None
@@ -141,7 +125,7 @@ def _polish(
     return better, polished.flips
 
 
-def _digits(assignment: NDArray[np.bool_]) -> str:
+def _format_digits(assignment: NDArray[np.bool_]) -> str:
     return assignment.astype(np.uint8).tobytes().translate(_TO_DIGITS).decode()
 
 
@@ -205,4 +189,4 @@ def _report(result: dict[str, Any], found: SearchResult, output: _Output) -> Non
         return
     satisfied = found.standing == (0, 0)
     output.line("s SATISFIABLE" if satisfied else "s UNKNOWN")
-    output.line(f"v {_digits(found.assignment)}")
+    output.line(f"v {_format_digits(found.assignment)}")

@@ -1,25 +1,13 @@
 """`hardstep report`: one page from the records of runs, HTML or Markdown by its name."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-from hardstep._files import check_writable, replacing
-from hardstep.bench.report import gather, render, render_markdown
-from hardstep.cli.bench import tell_skipped
-from hardstep.cli.outputs import recorded
+from hardstep._files import check_writable, write_atomically
+from hardstep.bench.report import render, render_markdown
+from hardstep.bench.summary import summarize
+from hardstep.cli.files import list_skipped, read_records
+from hardstep.cli.options import ReportOptions
 from hardstep.errors import DataError
 
 WRITERS = {".html": render, ".htm": render, ".md": render_markdown}
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """The arguments of the command."""
-
-    records: Sequence[Path]
-    out: Path = Path("report.html")
-    reference: str = "polystep"
 
 
 def run_report(options: ReportOptions) -> int:
@@ -32,13 +20,13 @@ def run_report(options: ReportOptions) -> int:
         )
     records, skipped = [], []
     for path in options.records:
-        loaded = recorded(path)
+        loaded = read_records(path)
         records += loaded.records
         skipped += loaded.skipped
-    contents = gather(records, options.reference, skipped)
-    tell_skipped(list(contents.skipped))
-    page = WRITERS[options.out.suffix](contents).encode()
-    with replacing(options.out) as temporary:
+    summary = summarize(records, options.reference, skipped)
+    list_skipped(summary.skipped)
+    page = WRITERS[options.out.suffix](summary).encode()
+    with write_atomically(options.out) as temporary:
         temporary.write_bytes(page)
-    print(f"{options.out}: {len(contents.runs):,} runs, {len(page) / 1e3:,.0f} kB")
+    print(f"{options.out}: {len(summary.runs):,} runs, {len(page) / 1e3:,.0f} kB")
     return 0

@@ -1,25 +1,12 @@
 """`hardstep theory`: run the checks, print one line each, and exit 0 only if all are sound."""
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 
 from hardstep._checks import suggest
-from hardstep._files import check_writable, provenance, replacing
+from hardstep._files import check_writable, provenance, write_atomically
+from hardstep.cli.options import TheoryOptions
 from hardstep.errors import ConfigError
 from hardstep.theory import Check, Setup, judge, load_checks, report
-
-
-@dataclass(frozen=True)
-class TheoryOptions:
-    """The arguments of the command."""
-
-    full: bool = False
-    only: str = ""
-    trained: bool = False
-    seed: int = 0
-    json: Path | None = None
-    html: Path | None = None
 
 
 def run_theory(options: TheoryOptions) -> int:
@@ -37,10 +24,10 @@ def run_theory(options: TheoryOptions) -> int:
     source = provenance()
     if options.json is not None:
         rows = [outcome.as_dict() for outcome in outcomes]
-        with replacing(options.json) as temporary:
+        with write_atomically(options.json) as temporary:
             temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
-        with replacing(options.html) as temporary:
+        with write_atomically(options.html) as temporary:
             temporary.write_text(report.write_page(outcomes, str(source["command"])))
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
@@ -55,7 +42,7 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     names = {check.id for check in known} | {check.group for check in known}
     wanted = {name.strip() for name in only.split(",")}
     for name in sorted(wanted - names):
-        hint = suggest(name, sorted(names), f"groups are {_groups(known)}")
+        hint = suggest(name, sorted(names), f"groups are {_list_groups(known)}")
         raise ConfigError(f"--only: there is no check or group {name!r}; {hint}")
     return [
         check
@@ -64,5 +51,5 @@ def select(known: list[Check], only: str, trained: bool) -> list[Check]:
     ]
 
 
-def _groups(known: list[Check]) -> str:
+def _list_groups(known: list[Check]) -> str:
     return ", ".join(sorted({check.group for check in known}))

@@ -1,23 +1,24 @@
 """`hardstep train`: one run, from data to picture."""
 
 import json
+import os
 import shlex
+import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep._files import check_folder, provenance, replacing
-from hardstep.cli import results
-from hardstep.cli.evaluate import CHECKPOINT, opened, restore
+from hardstep._files import check_folder, provenance, write_atomically
+from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
+from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
-from hardstep.tasks.dry_run import rehearse_with
+from hardstep.tasks.dry_run import try_model
 from hardstep.tasks.files import is_address, run_name
 from hardstep.training import (
     ACCURACY,
@@ -33,41 +34,27 @@ from hardstep.training import (
 LOG, PICTURE, RESULT = "log.jsonl", "picture.png", "result.json"
 
 
-@dataclass(frozen=True)
-class TrainOptions:
-    """The arguments of the command."""
-
-    task: str
-    data: str = "digits"
-    seed: int = 0
-    steps: int | None = None
-    out: Path | None = None
-    resume: bool = False
-    coverage: bool = False
-    json: bool = False
-
-
 def run_train(options: TrainOptions) -> int:
     """Train, score, draw, report; returns the exit code."""
     task = tasks.find(options.task, options.data)
-    folder = _folder(task, options)
+    folder = choose_folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
-        saved = opened(folder / CHECKPOINT)
-        steps = _resumed_steps(task, saved.get("meta", {}), options, folder)
+        saved = read_checkpoint(folder / CHECKPOINT)
+        steps = _check_same_run(task, saved.get("meta", {}), options, folder)
         if (folder / RESULT).exists():
-            return _report(task, _finished(task, folder), folder, options)
+            return _report(task, _read_result(task, folder), folder, options)
     check_folder(folder, "--out")
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
     if options.resume:
         restore(model, saved["model"], folder / CHECKPOINT, task)
-    rehearse_with(task, dataset, model)
+    try_model(task, dataset, model)
     optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
     _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
-    with dataset.sealed():
+    with dataset.seal():
         outcome = fit(
             model,
             Batches(dataset.train, task.batch_size, options.seed),
@@ -84,8 +71,8 @@ def run_train(options: TrainOptions) -> int:
             resume=options.resume,
         )
     if outcome.stopped == INTERRUPTED:
-        return _interrupted(task, outcome, folder, meta)
-    result = _result(task, dataset, model, outcome, meta)
+        return _report_interruption(task, outcome, folder, meta)
+    result = _score(task, dataset, model, outcome, meta)
     _write(folder / RESULT, result)
     _draw(task, dataset, model, folder, result)
     if options.coverage:
@@ -93,12 +80,12 @@ def run_train(options: TrainOptions) -> int:
     return _report(task, result, folder, options)
 
 
-def _folder(task: Task, options: TrainOptions) -> Path:
+def choose_folder(task: Task, options: TrainOptions) -> Path:
     """The run's folder: as asked, or a free one under runs/."""
     if options.out is not None:
         if not options.resume and (options.out / CHECKPOINT).exists():
             raise CheckpointError(
-                f"{options.out} holds a run already; add --resume to go on with it, or choose "
+                f"{options.out} holds a run already; add --resume to continue it, or choose "
                 "another --out"
             )
         return options.out
@@ -114,7 +101,7 @@ def _folder(task: Task, options: TrainOptions) -> Path:
     return folder
 
 
-def _resumed_steps(task: Task, meta: dict[str, Any], options: TrainOptions, folder: Path) -> int:
+def _check_same_run(task: Task, meta: dict[str, Any], options: TrainOptions, folder: Path) -> int:
     """The number of steps of the run to resume, after checking that it is the one asked for."""
     asked = {"task": task.name, "data": task.data_name, "seed": options.seed}
     asked |= {} if options.steps is None else {"steps": options.steps}
@@ -122,12 +109,12 @@ def _resumed_steps(task: Task, meta: dict[str, Any], options: TrainOptions, fold
         if meta.get(name) != value:
             raise CheckpointError(
                 f"{folder} holds a run with {name} {meta.get(name)!r}, not {value!r}; "
-                f"resume with: {_resume_line(meta, folder)}"
+                f"resume with: {_format_resume(meta, folder)}"
             )
     return int(meta["steps"])
 
 
-def _finished(task: Task, folder: Path) -> dict[str, Any]:
+def _read_result(task: Task, folder: Path) -> dict[str, Any]:
     """The result of a run that has nothing left to do."""
     result: dict[str, Any] = json.loads((folder / RESULT).read_text())
     if task.key("test") not in result:
@@ -138,11 +125,20 @@ def _finished(task: Task, folder: Path) -> dict[str, Any]:
     return result
 
 
-def _resume_line(meta: dict[str, Any], folder: Path) -> str:
+def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     name = str(meta.get("task"))
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
     parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
-    return f"{results.program()} {shlex.join([*parts, '--resume'])}"
+    return f"{find_program()} {shlex.join([*parts, '--resume'])}"
+
+
+def find_program() -> str:
+    """How to call this program again from here: its name, or its path if it is not on PATH."""
+    called = Path(sys.argv[0])
+    found = shutil.which("hardstep")
+    if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
+        return "hardstep"
+    return os.path.relpath(called)
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
@@ -150,12 +146,12 @@ def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
         f"{optimizer.num_particles:,} particles, {steps:,} steps of "
         f"{optimizer.evaluations_per_step:,} evaluations\n"
-        f"writing to {folder}; Ctrl-C keeps the best, --resume goes on"
+        f"writing to {folder}; Ctrl-C keeps the best, --resume continues"
     )
     print(note, file=sys.stderr)
 
 
-def _result(
+def _score(
     task: Task, dataset: DataSet, model: Any, outcome: FitResult, meta: dict[str, Any]
 ) -> dict[str, Any]:
     test = dataset.open_test()
@@ -176,7 +172,7 @@ def _result(
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:
-    with replacing(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -190,7 +186,7 @@ def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[s
     draw(folder / PICTURE, task, model, dataset.valid, log, result)
 
 
-def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
+def _report_interruption(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
     best = outcome.best
     known = (
         f"best validation {task.metric.format(best.value)} at step {best.step}"
@@ -199,7 +195,7 @@ def _interrupted(task: Task, outcome: FitResult, folder: Path, meta: dict[str, A
     )
     print(
         f"interrupted after {outcome.steps} steps; {known}; everything is in {folder}\n"
-        f"go on with: {_resume_line(meta, folder)}",
+        f"continue with: {_format_resume(meta, folder)}",
         file=sys.stderr,
     )
     return 130
@@ -224,8 +220,8 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
-        "score again": f"{results.program()} evaluate {folder / CHECKPOINT}",
-        "resume": f"{_resume_line(result, folder)}  (after Ctrl-C or a crash)",
+        "score again": f"{find_program()} evaluate {folder / CHECKPOINT}",
+        "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
     width = 1 + max(map(len, rows))
     for name, text in rows.items():

@@ -2,37 +2,21 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hardstep import tasks
 from hardstep._checks import check_name
 from hardstep._files import check_writable
-from hardstep.bench.budgets import budget_of
-from hardstep.bench.cells import Cell, Job
+from hardstep.bench.axes import budget_of
 from hardstep.bench.methods import METHODS
-from hardstep.bench.records import Record, append, load
-from hardstep.bench.running import Progress, carry_out, rehearse
-from hardstep.bench.summary import shown_score
-from hardstep.cli.bench import tell_skipped
+from hardstep.bench.queue import check_jobs
+from hardstep.bench.records import Record, append, check_appendable, load
+from hardstep.bench.report import write_score
+from hardstep.bench.runs import Job, key_of
+from hardstep.bench.tuning import Sweep
 from hardstep.cli.compare import parse_options
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """The arguments of the command."""
-
-    task: str
-    method: str = "polystep"
-    data: str = tasks.DEFAULT_DATA
-    match: str = "evals"
-    budget: float | None = None
-    seeds: int = 1
-    first_seed: int = 100
-    records: Path | None = None
-    json: bool = False
-    options: list[str] = field(default_factory=list)  # method.option=value, left as they are
+from hardstep.cli.files import list_skipped
+from hardstep.cli.options import TuneOptions
 
 
 def run_tune(options: TuneOptions) -> int:
@@ -42,43 +26,44 @@ def run_tune(options: TuneOptions) -> int:
     budget = budget_of(task, options.match, options.budget)
     fixed = parse_options(options.options, [options.method]).get(options.method, {})
     seeds = tuple(range(options.first_seed, options.first_seed + options.seeds))
-    cell = Cell(task.name, task.data_name, options.method, budget, (),
-                tuple(sorted(fixed.items())), seeds, budget.amount)  # fmt: skip
-    rehearse([cell])
+    job = Job(task.name, task.data_name, options.method, seeds[0], budget,
+              tuple(sorted(fixed.items())), sweep=seeds, sweep_amount=budget.amount)  # fmt: skip
+    check_jobs([job])
     if options.records is not None:
         check_writable(options.records, "--records")
+        check_appendable(options.records)
     loaded = load(options.records) if options.records else None
-    tell_skipped(loaded.skipped if loaded else [])
-    progress = Progress([cell], loaded.records if loaded else [])
+    list_skipped(loaded.skipped if loaded else [])
+    sweep, known = Sweep(job), {key_of(r): r for r in (loaded.records if loaded else [])}
     try:
-        for job, record in carry_out(progress):
+        while missing := sweep.missing(known):
+            record = known[missing[0].key] = missing[0].run()
             if options.records is not None:
                 append(options.records, record)
             if not options.json:
-                print(_line(job, record), flush=True)
+                print(_describe_run(missing[0], record), flush=True)
     except KeyboardInterrupt:
-        again = f"; the same command goes on ({options.records})" if options.records else ""
+        again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
         return 130
-    _report(cell, progress, options)
+    _report(dict(sweep.choose(known)), sweep.count_tried(known), options)
     return 0
 
 
-def _line(job: Job, record: Record) -> str:
-    score = f"valid {shown_score(record, 'valid'):>8}"
-    return f"stage {job.stage}  seed {job.seed}  {score}  {shown(dict(job.options))}"
+def _describe_run(job: Job, record: Record) -> str:
+    score = f"valid {write_score(record, 'valid'):>8}"
+    return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
 
 
-def _report(cell: Cell, progress: Progress, options: TuneOptions) -> None:
-    best, tried = dict(cell.chosen(progress.known)), cell.tried(progress.known)
+def _report(best: dict[str, Any], tried: int, options: TuneOptions) -> None:
     if options.json:
         print(json.dumps({"options": best, "tried": tried}))
         return
-    print(f"best of {tried} runs on validation: {shown(best)}")
-    print(f"compare with: {_next_command(options, best)}")
+    print(f"best of {tried} runs on validation: {_describe(best)}")
+    print(f"compare with: {_format_command(options, best)}")
 
 
-def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
+def _format_command(options: TuneOptions, best: dict[str, Any]) -> str:
     """The comparison that uses what was found, at the same budget."""
     methods = ",".join(dict.fromkeys(("polystep", options.method)))
     parts = [f"hardstep compare {options.task} --methods {methods} --match {options.match}"]
@@ -86,15 +71,15 @@ def _next_command(options: TuneOptions, best: dict[str, Any]) -> str:
         parts.append(f"--data {options.data}")
     if options.budget is not None:
         parts.append(f"--budget {options.budget:g}")
-    parts += [f"--option {options.method}.{name}={_word(v, 6)}" for name, v in best.items()]
+    parts += [f"--option {options.method}.{name}={_format(v, 6)}" for name, v in best.items()]
     return " ".join(parts)
 
 
-def shown(options: dict[str, Any]) -> str:
+def _describe(options: dict[str, Any]) -> str:
     """A configuration in a few words."""
-    return ", ".join(f"{name} {_word(value, 4)}" for name, value in options.items())
+    return ", ".join(f"{name} {_format(value, 4)}" for name, value in options.items())
 
 
-def _word(value: Any, digits: int) -> str:
+def _format(value: Any, digits: int) -> str:
     """A number in so many digits, a name as it is."""
     return f"{value:.{digits}g}" if isinstance(value, int | float) else str(value)

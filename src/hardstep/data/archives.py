@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardstep._files import cache_folder, replacing
+from hardstep._files import cache_folder, write_atomically
 from hardstep.errors import DataError
 
 _TIMEOUT_SECONDS = 30.0
@@ -67,5 +67,5 @@ def download(url: str, target: Path, checksum: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
         raise DataError(f"{url}: SHA-256 is {found}, expected {checksum}")
-    with replacing(target) as temporary:
+    with write_atomically(target) as temporary:
         temporary.write_bytes(content)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hardstep.data.base import Split
+from hardstep.data.dataset import Split
 from hardstep.errors import ConfigError
 from hardstep.seeds import generator
 

@@ -1,7 +1,7 @@
 """The bundled digits: 1,797 images of 8 x 8 pixels in 0..16, ten classes.
 
 Source: Optical Recognition of Handwritten Digits, E. Alpaydin and C. Kaynak, UCI Machine
-Learning Repository (1998), doi 10.24432/C50P49, licence CC BY 4.0; the test part of the original,
+Learning Repository (1998), doi 10.24432/C50P49, license CC BY 4.0; the test part of the original,
 as scikit-learn ships it. `digits.npz` was made once, values unchanged, by
 
     images, labels = sklearn.datasets.load_digits(return_X_y=True)
@@ -11,7 +11,7 @@ as scikit-learn ships it. `digits.npz` was made once, values unchanged, by
     numpy.savez_compressed("digits.npz", images=..., labels=..., test_index=...)
 
 with share = 36 37 35 37 36 36 36 36 35 36, the classes' shares of 360 by largest remainder.
-Pixels are standardised with one mean and one deviation over the 1,437 training images, which
+Pixels are standardized with one mean and one deviation over the 1,437 training images, which
 therefore do not depend on the seed.
 """
 
@@ -20,7 +20,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from hardstep.data.base import DataSet, Split, concatenate, hold_out
+from hardstep.data.dataset import DataSet, Split, concatenate, hold_out
 
 BRIGHTEST = 16.0
 
@@ -38,10 +38,10 @@ def load_digits() -> tuple[Split, Split]:
 
 
 def digits(seed: int) -> DataSet:
-    """Digits with 10 % of train held out by the seed: 1,294 / 143 / 360, standardised."""
+    """Digits with 10 % of train held out by the seed: 1,294 / 143 / 360, standardized."""
     whole, test = load_digits()
     train, valid = hold_out(whole, seed)
-    return _standardised("digits", whole, (train, valid, test), num_classes=10)
+    return _standardize("digits", whole, (train, valid, test), num_classes=10)
 
 
 def digits_and_negatives(seed: int) -> DataSet:
@@ -52,14 +52,14 @@ def digits_and_negatives(seed: int) -> DataSet:
     whole, test = load_digits()
     train, valid = hold_out(whole, seed)
     parts = (_with_negatives(train), _with_negatives(valid), _with_negatives(test))
-    return _standardised("digits-and-negatives", _with_negatives(whole), parts, num_classes=20)
+    return _standardize("digits-and-negatives", _with_negatives(whole), parts, num_classes=20)
 
 
 def _with_negatives(split: Split) -> Split:
     return concatenate(split, Split(BRIGHTEST - split.inputs, split.labels + 10))
 
 
-def _standardised(
+def _standardize(
     name: str, reference: Split, parts: tuple[Split, Split, Split], num_classes: int
 ) -> DataSet:
     """The parts on the scale where the pixels of `reference` have mean 0 and deviation 1."""

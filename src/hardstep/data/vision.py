@@ -1,18 +1,31 @@
-"""MNIST, Fashion-MNIST and the two together, flat and standardised: (x / 255 - mean) / std.
+"""MNIST, Fashion-MNIST and the two together, flat and standardized: (x / 255 - mean) / std.
 
     MNIST           mean 0.1307, std 0.3081
     Fashion-MNIST   mean 0.2860, std 0.3530
 
-60,000 training images, 10 % of them held out by the run seed, and 10,000 test images each.
+60,000 training images, 10 % of them held out by the run seed, and 10,000 test images each. They
+are gzipped IDX files of bytes:
+
+    0 0 8 n                     magic: two zeros, type 8 (unsigned byte), number of dimensions
+    n big-endian 32-bit sizes
+    the values, last dimension fastest
 """
 
+import gzip
+import math
+import struct
+import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from hardstep.data.archives import Archive, locate
-from hardstep.data.base import DataSet, Split, concatenate, hold_out
-from hardstep.data.idx import read_idx
+from hardstep.data.dataset import DataSet, Split, concatenate, hold_out
+from hardstep.errors import DataError
+
+_UNSIGNED_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ def mnist_and_fashion(seed: int) -> DataSet:
 
 
 def _read(images: _Images, first_label: int = 0) -> tuple[Split, Split]:
-    """The standardised train and test parts."""
+    """The standardized train and test parts."""
     folder = locate(images.archive)
     parts = []
     for part in ("train", "t10k"):
@@ -114,3 +127,38 @@ def _read(images: _Images, first_label: int = 0) -> tuple[Split, Split]:
 def _assemble(name: str, train: Split, test: Split, seed: int, num_classes: int) -> DataSet:
     train, valid = hold_out(train, seed)
     return DataSet(name, train, valid, test, num_classes)
+
+
+def read_idx(path: Path, num_dims: int) -> Tensor:
+    """The array of the file, uint8, with this many dimensions.
+
+    Raises:
+        DataError: when the file is missing, not gzip, not such an array, or of the wrong length.
+    """
+    content = _unzip(path)
+    magic, start = bytes([0, 0, _UNSIGNED_BYTE, num_dims]), 4 + 4 * num_dims
+    if content[:4] != magic:
+        raise DataError(
+            f"{path}: not an IDX file of bytes in {num_dims} dimensions, it starts with "
+            f"{content[:4].hex(' ')!r} instead of {magic.hex(' ')!r}"
+        )
+    if len(content) < start:
+        raise DataError(f"{path}: {len(content)} bytes end inside the header of {start}")
+    shape = struct.unpack(f">{num_dims}I", content[4:start])
+    expected, found = math.prod(shape), len(content) - start
+    if found != expected:
+        raise DataError(
+            f"{path}: the header promises {expected} bytes for shape {shape}, found {found}; "
+            "the file is damaged, fetch it again"
+        )
+    # A bytearray, since torch warns about memory it may not write to.
+    values = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return values[start:].reshape(shape)
+
+
+def _unzip(path: Path) -> bytes:
+    try:
+        with gzip.open(path, "rb") as stream:
+            return stream.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read as gzip ({error})") from error

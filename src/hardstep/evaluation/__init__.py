@@ -1,20 +1,22 @@
 """Losses of candidates: objectives, evaluators and the candidates themselves."""
 
 from hardstep.evaluation.batched import Batched
-from hardstep.evaluation.blackbox import ClosureObjective, FunctionObjective
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation
-from hardstep.evaluation.goals import check_loss_fn, goal_of
 from hardstep.evaluation.objectives import (
+    ClosureObjective,
     Evaluator,
+    FunctionObjective,
     LossFunction,
     ModelObjective,
     Objective,
     Problem,
     call_model,
+    check_loss_fn,
+    make_objective,
 )
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.sandbox import isolated
+from hardstep.evaluation.sandbox import isolate
 from hardstep.evaluation.tiers import Incremental
 
 __all__ = [
@@ -33,6 +35,6 @@ __all__ = [
     "Span",
     "call_model",
     "check_loss_fn",
-    "goal_of",
-    "isolated",
+    "isolate",
+    "make_objective",
 ]

@@ -10,27 +10,22 @@ A model that `vmap` cannot run (branches on values, leaves torch, custom kernels
 one candidate at a time, and `note` says why.
 """
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 from torch.utils._pytree import tree_leaves
 
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explain import Cost, Explanation, Verdict, explained, forward_cost
-from hardstep.evaluation.memory import LiveBytes, changed_bytes, halving, is_memory_error
+from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
+from hardstep.evaluation.memory import DispatchMode, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.sandbox import isolated, reseed
-from hardstep.evaluation.thin import ThinWeight
-from hardstep.evaluation.trace.dispatch import DispatchMode
-from hardstep.subspaces import Factors
+from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
@@ -70,7 +65,7 @@ class Batched:
         if refused is None:
             # Nothing of the attempt may be alive during the next, hence no work in an `except`.
             try:
-                losses = self._batched(candidates, problem, spans)
+                losses = self._run_tiles(candidates, problem, spans)
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
@@ -86,38 +81,35 @@ class Batched:
         self.note = f"one candidate at a time: {refused}"
         return losses
 
-    def verdict(
-        self, candidates: Candidates, problem: Problem, span: Span, reason: str = ""
-    ) -> Verdict:
-        """Evaluate some candidates of a block and say how it was done."""
-        self.losses(candidates, problem, [span])
-        return self.described(candidates, problem, span, reason)
-
-    def described(
+    def describe(
         self, candidates: Candidates, problem: Problem, span: Span, reason: str
-    ) -> Verdict:
-        """How candidates that were just evaluated were evaluated."""
+    ) -> TierReport:
+        """How candidates that were just evaluated were evaluated, and why not faster."""
         refused = self._refused.get(problem.model)
         if refused is not None:
             reasons = "; ".join(filter(None, (reason, refused)))
-            return Verdict("one at a time", reasons, OneByOne().tile, Cost())
-        return Verdict("batched", reason, self._tile_size(candidates, problem, span), Cost())
+            return OneByOne().describe(candidates, problem, span, reasons)
+        return TierReport("batched", reason, self._tile_size(candidates, problem, span), Cost())
+
+    def report(
+        self, candidates: Candidates, problem: Problem, reason: str, span: Span
+    ) -> TierReport:
+        """Evaluate some candidates of a block and describe how it was done."""
+        self.losses(candidates, problem, [span])
+        return self.describe(candidates, problem, span, reason)
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
-        forward = forward_cost(candidates, problem)
-        with LiveBytes() as live:
-            rows = explained(candidates, partial(self.verdict, candidates, problem))
-        return Explanation(rows, forward, live.peak)
+        report = partial(self.report, candidates, problem, "")
+        return measure_step(candidates, problem, lambda: report)
 
-    def _batched(
+    def _run_tiles(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
     ) -> Tensor:
         run = partial(_run_tile, candidates, problem)
         pieces: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
-            for tile in span.tiles(self._tile_size(candidates, problem, span)):
-                pieces.append(halving(run, tile))
+            pieces += span.evaluate(run, self._tile_size(candidates, problem, span))
         return torch.cat(pieces)
 
     def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
@@ -128,7 +120,7 @@ class Batched:
         size = self.tile or MAX_TILE
         while self.tile is None and size > 1 and size * known[shapes].usual > TILE_BYTES:
             size //= 2
-        own = changed_bytes(candidates, span)
+        own = candidates.changed_bytes(span)
         # The changed tensors are built from parts of their size before the forward pass runs.
         bytes_each = own + max(own, VMAP_COPIES * known[shapes].peak)
         while size > 1 and size * bytes_each > self.memory_budget:
@@ -142,8 +134,7 @@ def _shapes(problem: Problem) -> str:
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    changed, thin = candidates.changed_thin(tile)
-    run = partial(_run, candidates.seed, problem, base, changed, thin)
+    run = partial(_run, candidates, problem, base, candidates.pack(tile))
     buffers = problem.buffers()
     try:
         return run(buffers, None)
@@ -157,36 +148,29 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
 
 
 def _run(
-    seed: int,
+    candidates: Candidates,
     problem: Problem,
     common: dict[str, Tensor],
-    changed: dict[str, Tensor],
-    thin: dict[str, Factors],
+    packed: dict[str, Any],
     buffers: dict[str, Tensor],
     buffer_axis: int | None,
 ) -> Tensor:
-    def loss(
-        changed: dict[str, Tensor], thin: dict[str, Factors], buffers: dict[str, Tensor]
-    ) -> Tensor:
-        own = {name: ThinWeight(common[name], factors) for name, factors in thin.items()}
-        return problem.loss(common | changed | own, buffers)
+    def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
+        return problem.loss(common | candidates.unpack(packed), buffers)
 
-    axes = (0, 0, buffer_axis)
-    call: Callable[..., Tensor] = vmap(loss, in_dims=axes, randomness="same")
-    with isolated(problem.model), warnings.catch_warnings():
-        # Operations without a batching rule run in a loop: slower, equally right.
-        warnings.filterwarnings("ignore", message="There is a performance drop")
-        # torch's own batched PReLU writes into a result of the wrong shape, harmlessly.
-        warnings.filterwarnings("ignore", message="An output with one or more elements was resized")
-        reseed(seed)
-        return call(changed, thin, buffers)
+    with isolate(problem.model):
+        reseed(candidates.seed)
+        losses: Tensor = run_vmap(
+            loss, packed, buffers, in_dims=(0, buffer_axis), randomness="same"
+        )
+        return losses
 
 
 class _LargestValue(DispatchMode):
     """Notes the size of the largest result of a forward pass."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.nbytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
@@ -205,7 +189,7 @@ class _Size(NamedTuple):
 
 def _measure(candidates: Candidates, problem: Problem) -> _Size:
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), LiveBytes() as live, _LargestValue() as largest:
+    with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
     weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())

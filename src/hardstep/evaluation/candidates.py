@@ -4,14 +4,16 @@ A candidate is the current tensors with the d_p coordinates of one particle move
 read that structure (which block, which coordinates, how far) or simply ask for the tensors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.memory import is_memory_error
 from hardstep.geometry import ParticleMap
-from hardstep.subspaces import BoundSubspace, Factors, LocalChange
+from hardstep.subspaces import BoundSubspace, LocalChange
 
 STACK_BYTES = 128 << 20  # how much of changed tensors is built together
 
@@ -29,6 +31,20 @@ class Span:
         for start in range(self.start, self.end, size):
             yield Span(self.block, start, min(start + size, self.end))
 
+    def evaluate(self, run: Callable[["Span"], Tensor], size: int) -> list[Tensor]:
+        """`run`'s losses tile by tile; a tile that memory does not hold is halved."""
+        return [tile._evaluate(run) for tile in self.tiles(size)]
+
+    def _evaluate(self, run: Callable[["Span"], Tensor]) -> Tensor:
+        try:
+            return run(self)
+        except (MemoryError, RuntimeError) as error:
+            length = self.end - self.start
+            if length == 1 or not is_memory_error(error):
+                raise
+        # Not inside `except`: the exception would keep the failed attempt's values alive.
+        return torch.cat(self.evaluate(run, -(-length // 2)))
+
     def singles(self, places: Iterable[int]) -> list["Span"]:
         """The candidates at these places of this span, one by one."""
         return [Span(self.block, self.start + n, self.start + n + 1) for n in places]
@@ -41,7 +57,7 @@ class Candidates:
     base: Mapping[str, Tensor]
     subspace: BoundSubspace
     particles: ParticleMap
-    rows: Tensor  # (A,) particles asked about, ascending
+    asked: Tensor  # (A,) the particles asked about, ascending
     offsets: Tensor  # (A, V, K, d_p)
     seed: int  # of the random numbers all forward passes of this step share
 
@@ -49,7 +65,7 @@ class Candidates:
         return self.offsets.shape[:3].numel()
 
     @property
-    def _per_row(self) -> int:
+    def _per_particle(self) -> int:
         return self.offsets.shape[1] * self.offsets.shape[2]
 
     def spans(self) -> Iterator[Span]:
@@ -57,30 +73,33 @@ class Candidates:
         num_groups = torch.tensor([len(b.group_sizes) for b in self.subspace.blocks])
         block_of_group = torch.repeat_interleave(num_groups)
         blocks, counts = torch.unique_consecutive(
-            block_of_group[self.particles.group[self.rows]], return_counts=True
+            block_of_group[self.particles.group[self.asked]], return_counts=True
         )
         end = 0
         for block, count in zip(blocks.tolist(), counts.tolist(), strict=True):
-            start, end = end, end + count * self._per_row
+            start, end = end, end + count * self._per_particle
             yield Span(block, start, end)
 
     def tiles(self, most: int, spans: Iterable[Span] | None = None) -> Iterator[Span]:
         """Spans in pieces of at most `most` candidates, fewer where they change large tensors."""
         for span in self.spans() if spans is None else spans:
-            changed = [self.base[name] for name in self.subspace.blocks[span.block].names]
-            each = sum(tensor.numel() * tensor.element_size() for tensor in changed)
-            yield from span.tiles(max(1, min(most, STACK_BYTES // each)))
+            yield from span.tiles(max(1, min(most, STACK_BYTES // self.changed_bytes(span))))
+
+    def changed_bytes(self, span: Span) -> int:
+        """What the tensors that one candidate of a span changes take."""
+        changed = [self.base[name] for name in self.subspace.blocks[span.block].names]
+        return max(1, sum(tensor.numel() * tensor.element_size() for tensor in changed))
 
     def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
         """(index, offsets) of a span, both (n, d_p); index within the block, −1 on padding."""
         flat = torch.arange(span.start, span.end)
-        index = self.particles.index[self.rows[flat // self._per_row]]
+        index = self.particles.index[self.asked[flat // self._per_particle]]
         index = torch.where(index >= 0, index - self.subspace.starts[span.block], -1)
         offsets = self.offsets.reshape(-1, self.offsets.shape[-1])[span.start : span.end]
         return index.to(offsets.device), offsets
 
     def local(self, span: Span) -> dict[str, LocalChange] | None:
-        """One changed row per tensor and candidate, where a span changes no more than that."""
+        """One changed weight row per tensor and candidate, if a span changes no more."""
         index, offsets = self.coordinates(span)
         return self.subspace.local(self.base, span.block, index, offsets)
 
@@ -89,9 +108,13 @@ class Candidates:
         index, offsets = self.coordinates(span)
         return self.subspace.displace(self.base, span.block, index, offsets)
 
-    def changed_thin(self, span: Span) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """`changed`, and apart from it what changes by a product of thin factors, as these."""
-        return self.changed(span), {}
+    def pack(self, span: Span) -> dict[str, Any]:
+        """What a batched forward pass maps over, per changed tensor: tensors (n, …)."""
+        return self.changed(span)
+
+    def unpack(self, packed: dict[str, Any]) -> dict[str, Tensor]:
+        """The changed tensors of one candidate, from its share of what `pack` returned."""
+        return packed
 
     def stacked(self, span: Span) -> dict[str, Tensor]:
         """All searched tensors of a span, stacked (n, *shape); unchanged ones as views."""

@@ -1,6 +1,6 @@
 """How a step will be evaluated, parameter by parameter, and what it will cost.
 
-Counts are measured, not modelled: an evaluator runs on a tile of probes per block while every
+Counts are measured, not modeled: an evaluator runs on a tile of probes per block while every
 torch operation is counted; a compiled kernel adds the operations in its program.
 """
 
@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.memory import DispatchMode, LiveBytes
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
-from hardstep.evaluation.trace.dispatch import DispatchMode
+from hardstep.evaluation.sandbox import isolate, reseed
 
 
 class Cost(NamedTuple):
@@ -36,11 +36,11 @@ class Cost(NamedTuple):
         return Cost(self.operations + other.operations, self.nbytes + other.nbytes)
 
 
-class Counting(DispatchMode):
+class OperationCounter(DispatchMode):
     """Counts torch operations: products by their multiply-adds, others by their results."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cost = Cost()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -60,7 +60,7 @@ class Counting(DispatchMode):
         return result
 
 
-class Verdict(NamedTuple):
+class TierReport(NamedTuple):
     """How candidates of one block were evaluated."""
 
     path: str
@@ -70,7 +70,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class ParameterCost:
     """One parameter tensor."""
 
     name: str
@@ -85,7 +85,7 @@ class Row:
 class Explanation:
     """The table that `PolyStep.explain` prints."""
 
-    rows: list[Row]
+    parameters: list[ParameterCost]
     forward: Cost
     memory: int  # bytes, at most, beside weights and bases
 
@@ -96,17 +96,17 @@ class Explanation:
         table.add_column("bytes", justify="right")
         table.add_column("of a forward", justify="right")
         table.add_column("why not faster")
-        for row in self.rows:
+        for one in self.parameters:
             table.add_row(
-                row.name,
-                "×".join(map(str, row.shape)),
-                f"{row.probes:,}",
-                row.path,
-                _short(row.cost.operations),
-                _share(row.cost.operations, self.forward.operations),
-                _short(row.cost.nbytes),
-                _share(row.cost.nbytes, self.forward.nbytes),
-                row.reason,
+                one.name,
+                "×".join(map(str, one.shape)),
+                f"{one.probes:,}",
+                one.path,
+                _short(one.cost.operations),
+                _share(one.cost.operations, self.forward.operations),
+                _short(one.cost.nbytes),
+                _share(one.cost.nbytes, self.forward.nbytes),
+                one.reason,
             )
         text = io.StringIO()
         Console(file=text, width=160).print(table)
@@ -119,36 +119,51 @@ class Explanation:
         return "\n".join(lines)
 
 
-def forward_cost(candidates: Candidates, problem: Problem) -> Cost:
+def measure_step(
+    candidates: Candidates, problem: Problem, begin: Callable[[], Callable[[Span], TierReport]]
+) -> Explanation:
+    """Path, reason and cost of every parameter, and the memory of a step.
+
+    What `begin` returns finds the losses of a span and says how.
+    """
+    forward = _measure_forward(candidates, problem)
+    with LiveBytes() as live:
+        parameters = _measure_parameters(candidates, begin())
+    return Explanation(parameters, forward, live.peak)
+
+
+def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
     """What one plain forward pass with its loss costs."""
     base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    with isolated(problem.model), Counting() as counting:
+    with isolate(problem.model), OperationCounter() as counter:
         reseed(candidates.seed)
         problem.loss(base, problem.buffers())
-    cost: Cost = counting.cost
+    cost: Cost = counter.cost
     return cost
 
 
-def explained(candidates: Candidates, evaluate: Callable[[Span], Verdict]) -> list[Row]:
-    """Rows of the table; `evaluate` finds the losses of a span and says how.
+def _measure_parameters(
+    candidates: Candidates, evaluate: Callable[[Span], TierReport]
+) -> list[ParameterCost]:
+    """What every parameter costs.
 
     A full tile of every block is evaluated, so that the memory of a step can be watched, and then
     counted. One particle would not do: others may straddle two units and take another path.
     """
-    rows = []
+    found = []
     per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
     for span in candidates.spans():
         size = evaluate(Span(span.block, span.start, span.start + per_particle)).tile
         tile = Span(span.block, span.start, min(span.end, span.start + max(size, per_particle)))
         evaluate(tile)
-        with Counting() as counting:
-            verdict = evaluate(tile)
-        cost = counting.cost.per(tile.end - tile.start).plus(verdict.kernel)
+        with OperationCounter() as counter:
+            report = evaluate(tile)
+        cost = counter.cost.per(tile.end - tile.start).plus(report.kernel)
         for name in candidates.subspace.blocks[span.block].names:
             shape = tuple(candidates.base[name].shape)
             num = span.end - span.start
-            rows.append(Row(name, shape, num, verdict.path, verdict.reason, cost))
-    return rows
+            found.append(ParameterCost(name, shape, num, report.path, report.reason, cost))
+    return found
 
 
 def _short(number: float) -> str:

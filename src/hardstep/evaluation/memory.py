@@ -1,16 +1,25 @@
-"""What a forward pass takes, and what to do when a tile does not fit: try its halves."""
+"""Watching what torch does: operation by operation, and the memory that it takes."""
 
 import weakref
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.trace.dispatch import DispatchMode
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode that does not load torch's compiler, which takes most of a second."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch asks; saying yes wraps every operation in a guard that imports the compiler."""
+        return False
 
 
 class LiveBytes(DispatchMode):
@@ -21,7 +30,7 @@ class LiveBytes(DispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         self.peak = 0
         self._sizes: dict[int, int] = {}  # storages made inside and still alive
@@ -36,13 +45,13 @@ class LiveBytes(DispatchMode):
                 if key in given:  # made outside
                     continue
                 self._sizes[key] = 0
-                self._watches[key] = weakref.ref(storage, partial(self._freed, key))
+                self._watches[key] = weakref.ref(storage, partial(self._free, key))
             self.now += storage.nbytes() - self._sizes[key]
             self._sizes[key] = storage.nbytes()
         self.peak = max(self.peak, self.now)
         return result
 
-    def _freed(self, key: int, _: object) -> None:
+    def _free(self, key: int, _: object) -> None:
         self.now -= self._sizes.pop(key)
         del self._watches[key]
 
@@ -50,13 +59,6 @@ class LiveBytes(DispatchMode):
 def _storages(tree: Any) -> list[torch.UntypedStorage]:
     with torch._C.DisableTorchFunction():
         return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-def changed_bytes(candidates: Candidates, span: Span) -> int:
-    """What the tensors that one candidate of a span changes take."""
-    names = candidates.subspace.blocks[span.block].names
-    changed = [candidates.base[name] for name in names]
-    return max(1, sum(tensor.numel() * tensor.element_size() for tensor in changed))
 
 
 def is_memory_error(error: BaseException) -> bool:
@@ -67,15 +69,3 @@ def is_memory_error(error: BaseException) -> bool:
         or "out of memory" in text
         or "can't allocate memory" in text
     )
-
-
-def halving(run: Callable[[Span], Tensor], tile: Span) -> Tensor:
-    """The losses of a tile; on a memory error, those of its halves."""
-    try:
-        return run(tile)
-    except (MemoryError, RuntimeError) as error:
-        length = tile.end - tile.start
-        if length == 1 or not is_memory_error(error):
-            raise
-        halves = tile.tiles(-(-length // 2))
-    return torch.cat([halving(run, half) for half in halves])

@@ -1,9 +1,10 @@
 """Objectives and evaluators: the one place where forward passes happen.
 
 An `Objective` turns candidates into losses and may do so however it likes (a closure, a
-vectorised function, a discrete problem with its own bookkeeping). For models there is
+vectorized function, a discrete problem with its own bookkeeping). For models there is
 `ModelObjective`, which hands the work to an `Evaluator`; evaluators return the same losses
-and differ in how much they recompute.
+and differ in how much they recompute. `make_objective` finds the objective that the arguments
+of `step` describe.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +16,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from hardstep.errors import ObjectiveError
+from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.candidates import Candidates
-from hardstep.evaluation.slots import Slots
+from hardstep.evaluation.sandbox import Slots, isolate, reseed
 
 LossFunction = Callable[..., Tensor]
+CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
+FUNCTION_TILE = 4096  # candidates per call of a vectorized function, at most
 
 
 class Objective(Protocol):
@@ -42,7 +45,7 @@ class Problem:
     def loss(self, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tensor:
         """The loss with these tensors in place of the model's own, in the loss function too."""
         target = () if self.target is None else (self.target,)
-        with self._slots.holding({**tensors, **buffers}):
+        with self._slots.hold({**tensors, **buffers}):
             loss = self.loss_fn(call_model(self.model, self.inputs), *target)
         if isinstance(loss, Real):  # a loss function that leaves torch
             return torch.tensor(float(loss), dtype=torch.float64)
@@ -52,7 +55,7 @@ class Problem:
                 f"loss_fn must return one number per parameter set, got {seen}; "
                 "reduce over the batch, for instance with .mean()"
             )
-        return loss.reshape(())
+        return loss.reshape(()) if loss.dim() else loss
 
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's buffers, so that forward passes cannot change them."""
@@ -96,3 +99,135 @@ class ModelObjective:
         """The evaluator's losses, without gradients."""
         with torch.no_grad():
             return self.evaluator.losses(candidates, self.problem)
+
+
+@dataclass(frozen=True, eq=False)
+class ClosureObjective:
+    """A function of nothing that uses the model, or whatever the tensors drive.
+
+    Each candidate's values are written into the tensors, the closure is called, and at the
+    end the original values are put back, also when the closure fails.
+    """
+
+    closure: Callable[[], Any]
+    model: nn.Module | None = None
+
+    def losses(self, candidates: Candidates) -> Tensor:
+        """One call per candidate."""
+        tensors = {name: tensor.detach() for name, tensor in candidates.base.items()}
+        originals = {name: tensor.clone() for name, tensor in tensors.items()}
+        shell = self.model if self.model is not None else nn.Module()
+        buffers = dict(shell.named_buffers())
+        kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+        losses: list[float] = []
+        try:
+            with isolate(shell) as restore, torch.no_grad():
+                for tile in candidates.tiles(CLOSURE_TILE):
+                    changed = candidates.changed(tile)
+                    for i in range(tile.end - tile.start):
+                        _write({name: stack[i] for name, stack in changed.items()}, tensors)
+                        reseed(candidates.seed)
+                        losses.append(as_number("closure", self.closure()))
+                        restore()
+                        _write(kept, buffers)
+                    _write({name: originals[name] for name in changed}, tensors)
+        finally:
+            _write(originals, tensors)
+            _write(kept, buffers)
+        return torch.tensor(losses, dtype=torch.float64)
+
+
+def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Set tensors to values, in place."""
+    for name, value in values.items():
+        tensors[name].detach().copy_(value)
+
+
+def as_number(name: str, value: Any) -> float:
+    """A Python float from a float, a 0-d tensor or array."""
+    try:
+        size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)
+        if size == 1 and not isinstance(value, str | bytes):
+            return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError):
+        pass
+    seen = f"shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(value)[:80]
+    raise ObjectiveError(f"{name} must return one number, got {seen}")
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionObjective:
+    """A function of stacked tensors {name: (N, *shape)} that returns (N,) losses."""
+
+    function: Callable[[dict[str, Tensor]], Any]
+
+    def losses(self, candidates: Candidates) -> Tensor:
+        """One call per tile of candidates."""
+        pieces = []
+        for tile in candidates.tiles(FUNCTION_TILE):
+            with torch.no_grad():
+                result = self.function(candidates.stacked(tile))
+            pieces.append(as_losses(result, tile.end - tile.start))
+        return torch.cat(pieces)
+
+
+def as_losses(value: Any, num: int) -> Tensor:
+    """`num` losses in float64 from a tensor, an array or a list."""
+    try:
+        losses = torch.as_tensor(value)
+        seen = str(tuple(losses.shape))
+    except (TypeError, ValueError, RuntimeError):
+        losses, seen = torch.empty(0, 0), repr(value)[:80]
+    if losses.shape != (num,):
+        raise ObjectiveError(
+            f"batched function must return one loss per candidate, shape ({num},), got {seen}"
+        )
+    return losses.double().cpu()
+
+
+def check_loss_fn(loss_fn: object) -> None:
+    """Refuse what cannot be called with an output and a target."""
+    if isinstance(loss_fn, type):
+        name = loss_fn.__name__
+        raise ConfigError(f"loss_fn must be a function, got the class {name}; write {name}()")
+    if loss_fn is not None and not callable(loss_fn):
+        raise ConfigError(
+            "loss_fn must be a function of (output, target) such as "
+            f"torch.nn.functional.cross_entropy, got {loss_fn!r}"
+        )
+
+
+def make_objective(
+    model: nn.Module | None,
+    evaluator: Evaluator,
+    inputs: Any,
+    target: Any,
+    loss_fn: LossFunction | None,
+    batched: Callable[[dict[str, Tensor]], Any] | None,
+    objective: Objective | None,
+) -> Objective:
+    """The objective that the arguments of `PolyStep.step` describe.
+
+    Raises:
+        ConfigError: They describe none, or more than one.
+    """
+    check_loss_fn(loss_fn)
+    batch = any(part is not None for part in (inputs, target, loss_fn))
+    given = [batch, batched is not None, objective is not None]
+    if sum(given) != 1:
+        raise ConfigError(
+            "step takes exactly one of (inputs, target, loss_fn), a closure, batched= and "
+            f"objective=, got {sum(given)} of them"
+        )
+    if objective is not None:
+        return objective
+    if batched is not None:
+        return FunctionObjective(batched)
+    if callable(inputs) and target is None and loss_fn is None:
+        return ClosureObjective(inputs, model)
+    if model is None or inputs is None or loss_fn is None:
+        raise ConfigError(
+            "step(inputs, target, loss_fn) needs a model, inputs and a loss function; for "
+            "plain tensors use a closure, batched= or objective="
+        )
+    return ModelObjective(Problem(model, inputs, target, loss_fn), evaluator)

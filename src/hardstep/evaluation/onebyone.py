@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.memory import changed_bytes
+from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
+from hardstep.evaluation.sandbox import isolate, reseed
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class OneByOne:
         losses: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
             # Twice, since they are built from parts of their size.
-            fitting = self.memory_budget // (2 * changed_bytes(candidates, span))
+            fitting = self.memory_budget // (2 * candidates.changed_bytes(span))
             for tile in candidates.tiles(max(1, min(self.tile, fitting)), [span]):
                 changed = candidates.changed(tile)
-                with isolated(problem.model) as restore:
+                with isolate(problem.model) as restore:
                     for i in range(tile.end - tile.start):
                         restore()
                         reseed(candidates.seed)
@@ -38,3 +38,9 @@ class OneByOne:
                         losses.append(problem.loss(base | one, problem.buffers()))
                 del changed, one  # before the next ones are built
         return torch.stack(losses)
+
+    def describe(
+        self, candidates: Candidates, problem: Problem, span: Span, reason: str
+    ) -> TierReport:
+        """How candidates are evaluated, and why not faster."""
+        return TierReport("one at a time", reason, self.tile, Cost())

@@ -1,12 +1,16 @@
-"""Forward passes that leave no trace: modes, buffers, attributes, the global generators."""
+"""Forward passes that leave no trace: tensors, modes, buffers, attributes, generators, warnings."""
 
+import warnings
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
+from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 
 # What torch itself keeps on every module. A forward pass writes to none of it but the buffers.
 _BOOKKEEPING = frozenset(vars(nn.Module())) - {"_buffers"}
@@ -22,7 +26,7 @@ def _devices() -> list[int]:
 
 def reseed(seed: int) -> None:
     """Give the next forward pass the random numbers of `seed` (dropout, noise)."""
-    # torch.manual_seed would also leave its seed to devices that are initialised later.
+    # torch.manual_seed would also leave its seed to devices that are initialized later.
     torch.default_generator.manual_seed(seed)
     if _devices():
         torch.cuda.manual_seed_all(seed)
@@ -56,7 +60,7 @@ class _Snapshot:
 
 
 @contextmanager
-def isolated(model: nn.Module) -> Iterator[Callable[[], None]]:
+def isolate(model: nn.Module) -> Iterator[Callable[[], None]]:
     """Restore the attributes of every submodule (modes, hidden state) and the generators.
 
     Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque. The
@@ -73,3 +77,90 @@ def isolated(model: nn.Module) -> Iterator[Callable[[], None]]:
             yield restore
         finally:
             restore()
+
+
+class Slots:
+    """Where a model keeps its parameters and buffers; a tied one has several places.
+
+    Looked up once and then written many times: `torch.func.functional_call` looks again on every
+    call, which on a small network takes longer than the forward pass.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._owners: dict[str, list[tuple[dict[str, Tensor | None], str]]] = {}
+        self._buffers: list[str] = []
+        seen: dict[int, str] = {}  # the first name of a tensor, under which `model` lists it
+        for path, module in model.named_modules():
+            for kind, owner in enumerate((module._parameters, module._buffers)):
+                for key, tensor in owner.items():
+                    if tensor is None:
+                        continue
+                    own = f"{path}.{key}" if path else key
+                    name = seen.setdefault(id(tensor), own)
+                    if name == own and kind == 1:
+                        self._buffers.append(name)
+                    self._owners.setdefault(name, []).append((owner, key))
+
+    def buffers(self) -> dict[str, Tensor]:
+        """The buffers of now, by the names `named_buffers` gives them."""
+        places = {name: self._owners[name][0] for name in self._buffers}
+        current = {name: owner[key] for name, (owner, key) in places.items()}
+        return {name: buffer for name, buffer in current.items() if buffer is not None}
+
+    @contextmanager
+    def hold(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the model hold these tensors in place of its own."""
+        kept = [(owner, key, owner[key]) for name in tensors for owner, key in self._owners[name]]
+        try:
+            for name, tensor in tensors.items():
+                for owner, key in self._owners[name]:
+                    owner[key] = tensor
+            yield
+        finally:
+            for owner, key, own in kept:
+                owner[key] = own
+
+
+_warn_of_missing_rules = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
+
+
+class _Silence:
+    """Keeps torch's remarks on its own batching rules from the user.
+
+    Torch's switches belong to the process, not to a thread, so the first thread to enter sets
+    them and the last one to leave puts them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+        self._filters: AbstractContextManager[Any]
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                # Operations without a batching rule run in a loop: slower, equally right.
+                _warn_of_missing_rules(False)
+                # The batched PReLU writes into a result of the wrong shape, harmlessly.
+                resized = "An output with one or more elements was resized"
+                warnings.filterwarnings("ignore", message=resized)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                _warn_of_missing_rules(True)
+                self._filters.__exit__(None, None, None)
+
+
+_SILENCE = _Silence()
+
+
+def run_vmap(
+    function: Callable[..., Any], *args: Any, in_dims: Any = 0, randomness: str = "error"
+) -> Any:
+    """`torch.func.vmap` of a function, called without a word."""
+    with _SILENCE:
+        return vmap(function, in_dims=in_dims, randomness=randomness)(*args)

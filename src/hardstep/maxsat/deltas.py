@@ -19,17 +19,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+_DIGITS = 32  # of a count of clauses
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(parallel: bool = False) -> Callable[[Function], Function]:
+def jit(parallel: bool = False) -> Callable[[Function], Function]:
     """Numba's compiler, kept on disk; several threads in Python may run the result at once."""
     return cast(
         Callable[[Function], Function], numba.njit(cache=True, nogil=True, parallel=parallel)
     )
 
 
-@compiled(parallel=True)
+@jit(parallel=True)
 def count_true(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -45,7 +46,7 @@ def count_true(
         counts[c] = count
 
 
-@compiled(parallel=True)
+@jit(parallel=True)
 def flip_costs(
     values: NDArray[np.bool_],
     counts: NDArray[np.integer[Any]],
@@ -86,7 +87,7 @@ def flip_costs(
     return result
 
 
-@compiled()
+@jit()
 def shared_clauses(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -121,7 +122,7 @@ def shared_clauses(
     return first, listed
 
 
-@compiled()
+@jit()
 def _correction(
     clause: int,
     particle: int,
@@ -150,7 +151,7 @@ def _correction(
     return float(cost * (really - alone))
 
 
-@compiled(parallel=True)
+@jit(parallel=True)
 def candidate_costs(
     rows: NDArray[np.int64],
     places: NDArray[np.int64],
@@ -197,4 +198,66 @@ def candidate_costs(
                     starts, literals, counts, costs,
                 )  # fmt: skip
             result[row, c] = total
+    return result
+
+
+@jit()
+def _pack(assignments: NDArray[np.bool_], first: int) -> NDArray[np.uint64]:
+    """Rows `first` to `first + 63` as one word per variable."""
+    num, variables = assignments.shape
+    words = np.zeros(variables, np.uint64)
+    for bit in range(min(64, num - first)):
+        for v in range(variables):
+            words[v] |= np.uint64(assignments[first + bit, v]) << np.uint64(bit)
+    return words
+
+
+@jit()
+def _find_falsified(
+    first: int, last: int, literals: NDArray[np.int32], words: NDArray[np.uint64]
+) -> np.uint64:
+    """Where none of the literals holds."""
+    result = ~np.uint64(0)
+    for k in range(first, last):
+        word = words[literals[k] >> 1]
+        result &= word if literals[k] & 1 else ~word
+    return result
+
+
+@jit(parallel=True)
+def assignment_costs(
+    starts: NDArray[np.int64],
+    literals: NDArray[np.int32],
+    assignments: NDArray[np.bool_],
+    costs: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Costs of whole assignments (N, variables), for methods that move every variable at once.
+
+    64 of them are one machine word per variable. A clause's word has a bit set where the clause is
+    falsified; words are added up in binary, one word per digit.
+    """
+    num = assignments.shape[0]
+    result = np.zeros(num, np.float64)
+    one = np.uint64(1)
+    for group in numba.prange((num + 63) // 64):
+        words = _pack(assignments, 64 * group)
+        members = min(64, num - 64 * group)
+        digits = np.zeros(_DIGITS, np.uint64)
+        for c in range(starts.size - 1):
+            word = _find_falsified(starts[c], starts[c + 1], literals, words)
+            if costs.size > 1:
+                for bit in range(members):
+                    if (word >> np.uint64(bit)) & one:
+                        result[64 * group + bit] += costs[c]
+                continue
+            digit = 0
+            while word:
+                carry = digits[digit] & word
+                digits[digit] ^= word
+                word = carry
+                digit += 1
+        for bit in range(members):
+            for digit in range(_DIGITS):
+                if (digits[digit] >> np.uint64(bit)) & one:
+                    result[64 * group + bit] += costs[0] * 2.0**digit
     return result

@@ -8,20 +8,32 @@ cost of an assignment             weight of the soft clauses it falsifies, and a
 The encoding packs into 32 bits, negates by `literal ^ 1`, and gives the variable by
 `literal >> 1`. Weights are int64 and their sum is below 2**63, as the Max-SAT Evaluation asks,
 so that every sum of weights is exact; floats would lose units above 2**53.
+
+Clauses are held in normal form, in which every variable occurs in a clause at most once:
+
+x or x or y                       x or y, since a repeated literal says nothing new
+x or not x or y                   dropped, since a tautology holds under every assignment
+
+Most formulas are in normal form already, so one pass looks for clauses that are not, and only
+those are rewritten. The order of clauses, and of literals within a clause, is kept.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardstep.maxsat.checks import MAX_VARIABLES, check_clauses, check_weights, require
-from hardstep.maxsat.normal import normalise, row_starts
+from hardstep.errors import DataError
 
+# Literals, and clauses with a sign, are 31-bit numbers.
+MAX_VARIABLES = MAX_CLAUSES = 1 << 30
+MAX_TOTAL_WEIGHT = 2**63 - 1
+_LITERAL_BITS = 31
+_BLOCK_LITERALS = 1 << 15  # sorted in one go while looking for repetitions: they fit the cache
 _Item = TypeVar("_Item", bound=np.generic)
 
 
@@ -62,14 +74,14 @@ class Formula:
         )
         starts, literals = check_clauses(self.num_variables, self.starts, self.literals)
         weights, hard = check_weights(starts.size - 1, self.weights, self.hard)
-        starts, literals, kept = normalise(starts, literals)
+        starts, literals, kept = normalize(starts, literals)
         if kept is not None:
             object.__setattr__(self, "num_tautologies", kept.size - int(kept.sum()))
             weights, hard = weights[kept], hard[kept]
-        object.__setattr__(self, "starts", _frozen(starts))
-        object.__setattr__(self, "literals", _frozen(literals))
-        object.__setattr__(self, "weights", _frozen(weights))
-        object.__setattr__(self, "hard", _frozen(hard) if hard.any() else None)
+        object.__setattr__(self, "starts", _freeze(starts))
+        object.__setattr__(self, "literals", _freeze(literals))
+        object.__setattr__(self, "weights", _freeze(weights))
+        object.__setattr__(self, "hard", _freeze(hard) if hard.any() else None)
 
     @classmethod
     def from_lists(
@@ -123,7 +135,7 @@ class Formula:
     def occurrence_starts(self) -> NDArray[np.int64]:
         """(variables + 1,) where the occurrences of each variable start."""
         counts = np.bincount(self.literals >> 1, minlength=self.num_variables)
-        return _frozen(row_starts(counts))
+        return _freeze(row_starts(counts))
 
     @cached_property
     def occurrences(self) -> NDArray[np.int32]:
@@ -138,7 +150,7 @@ class Formula:
         keys |= (self.literals >> 1).astype(np.int64) << 31
         keys.sort()
         keys &= 2**31 - 1
-        return _frozen(keys.astype(np.int32))
+        return _freeze(keys.astype(np.int32))
 
     def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(clauses,) which clauses hold no true literal."""
@@ -157,7 +169,7 @@ class Formula:
             falsified[filled] = ~np.logical_or.reduceat(holds, self.starts[filled])
         return falsified
 
-    def falsified(self, assignment: NDArray[np.bool_]) -> tuple[int, int]:
+    def cost(self, assignment: NDArray[np.bool_]) -> tuple[int, int]:
         """Weight of the soft clauses and number of the hard clauses that do not hold."""
         falsified = self.is_falsified(assignment)
         weight = int(self.weights[falsified].sum())
@@ -170,7 +182,157 @@ class Formula:
         return (total - broken) / total if total else 1.0
 
 
-def _frozen(array: NDArray[_Item]) -> NDArray[_Item]:
+def _freeze(array: NDArray[_Item]) -> NDArray[_Item]:
     array = array.view()
     array.flags.writeable = False
     return array
+
+
+# -- what makes arrays a formula --------------------------------------------------------------
+
+
+def sum_exactly(weights: NDArray[np.integer]) -> int:
+    """The exact sum of weights from 0 to 2**64 - 1, even where no integer type holds it."""
+    if int(weights.max(initial=0)) * weights.size <= MAX_TOTAL_WEIGHT:
+        return int(weights.sum())
+    wide = weights.astype(np.uint64)
+    upper, lower = wide >> np.uint64(32), wide & np.uint64(2**32 - 1)
+    return (int(upper.sum()) << 32) + int(lower.sum())
+
+
+def check_clauses(
+    num_variables: int, starts: ArrayLike, literals: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The arrays in the types of a formula, with every literal and every clause in range.
+
+    Raises:
+        DataError: Otherwise.
+    """
+    starts, literals = _integers("starts", starts), _integers("literals", literals)
+    fits = 1 <= starts.size <= MAX_CLAUSES + 1 and starts[0] == 0 and starts[-1] == literals.size
+    require(
+        fits and not (starts[1:] < starts[:-1]).any(),
+        f"starts must rise from 0 to {literals.size}, the number of literals, "
+        f"over at most {MAX_CLAUSES} clauses",
+    )
+    low, high = int(literals.min(initial=0)), int(literals.max(initial=0))
+    require(
+        literals.size == 0 or (low >= 0 and high < 2 * num_variables),
+        f"literals must be from 0 to {2 * num_variables - 1}, got from {low} to {high}",
+    )
+    return np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(literals, np.int32)
+
+
+def check_weights(
+    num_clauses: int, weights: ArrayLike, hard: ArrayLike | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Weights with 0 for hard clauses, and the mask of these; the sum of weights fits int64.
+
+    Raises:
+        DataError: Otherwise.
+    """
+    mask = np.zeros(num_clauses, dtype=np.bool_) if hard is None else np.asarray(hard)
+    require(
+        mask.dtype == np.bool_ and mask.shape == (num_clauses,),
+        f"hard must be {num_clauses} booleans, got {mask.dtype} of shape {mask.shape}",
+    )
+    given = _integers("weights", weights)
+    require(given.size == num_clauses, f"{num_clauses} clauses have {given.size} weights")
+    soft = np.where(mask, given.dtype.type(0), given)
+    require(
+        bool((mask | (soft >= 1)).all()) and sum_exactly(soft) <= MAX_TOTAL_WEIGHT,
+        f"weights must be at least 1 and sum to at most {MAX_TOTAL_WEIGHT}",
+    )
+    return soft.astype(np.int64, copy=False), mask
+
+
+def _integers(name: str, values: ArrayLike) -> NDArray[np.integer]:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    require(
+        array.ndim == 1 and np.issubdtype(array.dtype, np.integer),
+        f"{name} must be a row of integers, got {array.dtype} of shape {array.shape}",
+    )
+    return array
+
+
+def require(condition: bool, fault: str) -> None:
+    """Raise DataError about the formula unless the condition holds."""
+    if not condition:
+        raise DataError(f"Formula: {fault}")
+
+
+# -- normal form ------------------------------------------------------------------------------
+
+
+class Normal(NamedTuple):
+    """Clauses in normal form, and which of the given ones were kept (None: all of them)."""
+
+    starts: NDArray[np.int64]
+    literals: NDArray[np.int32]
+    kept: NDArray[np.bool_] | None
+
+
+def normalize(starts: NDArray[np.int64], literals: NDArray[np.int32]) -> Normal:
+    """Drop repeated literals and tautologies from clauses in compressed form."""
+    suspects = _find_repeating(starts, literals)
+    if suspects.size == 0:
+        return Normal(starts, literals, None)
+    lengths = np.diff(starts)
+    suspect = np.zeros(lengths.size, dtype=np.bool_)
+    suspect[suspects] = True
+    places = np.flatnonzero(np.repeat(suspect, lengths))
+    clauses = np.repeat(suspects, lengths[suspects])
+    keys = (clauses << _LITERAL_BITS) | literals[places]
+    order = np.argsort(keys, kind="stable")
+    keys, places = keys[order], places[order]
+
+    again = np.zeros(keys.size, dtype=np.bool_)
+    again[1:] = keys[1:] == keys[:-1]
+    distinct = keys[~again]
+    # A literal and its negation differ in the lowest bit only, so sorting makes them neighbors.
+    opposed = (distinct[1:] ^ distinct[:-1]) == 1
+    tautology = np.zeros(lengths.size, dtype=np.bool_)
+    tautology[distinct[1:][opposed] >> _LITERAL_BITS] = True
+
+    keep = np.repeat(~tautology, lengths)
+    keep[places[again]] = False
+    lengths -= np.bincount(keys[again] >> _LITERAL_BITS, minlength=lengths.size)
+    return Normal(row_starts(lengths[~tautology]), literals[keep], ~tautology)
+
+
+def row_starts(lengths: NDArray[np.signedinteger]) -> NDArray[np.int64]:
+    """Where each row of a compressed array starts, and where the last one ends."""
+    starts = np.zeros(lengths.size + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def _find_repeating(starts: NDArray[np.int64], literals: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The clauses in which a variable occurs more than once, in order."""
+    found = [np.zeros(0, dtype=np.int64)]
+    first, num_clauses = 0, starts.size - 1
+    while first < num_clauses:
+        last = int(np.searchsorted(starts, starts[first] + _BLOCK_LITERALS, side="right")) - 1
+        last = min(max(last, first + 1), num_clauses)
+        block = literals[starts[first] : starts[last]] >> 1
+        found.append(first + _find_repeating_rows(np.diff(starts[first : last + 1]), block))
+        first = last
+    return np.concatenate(found)
+
+
+def _find_repeating_rows(
+    lengths: NDArray[np.int64], variables: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """The rows in which a variable occurs more than once, in order; may sort in place."""
+    if (lengths == lengths[0]).all():
+        # The usual case, and a few times faster than sorting all rows together.
+        rows = variables.reshape(lengths.size, -1)
+        rows.sort(axis=1)
+        return np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1))
+    keys = np.repeat(np.arange(lengths.size) << _LITERAL_BITS, lengths)
+    keys |= variables
+    keys.sort()
+    twice = keys[1:][keys[1:] == keys[:-1]]
+    return np.unique(twice >> _LITERAL_BITS)

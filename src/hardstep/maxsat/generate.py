@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep.errors import ConfigError
-from hardstep.maxsat.checks import MAX_CLAUSES, MAX_VARIABLES
-from hardstep.maxsat.formula import Formula
+from hardstep.maxsat.formula import MAX_CLAUSES, MAX_VARIABLES, Formula
 from hardstep.seeds import derive
 
 # Clauses drawn at once, to bound the memory; the stream, so the result, does not depend on it.
@@ -42,7 +41,9 @@ def random_ksat(
     for first in range(0, num_clauses, _BLOCK):
         block = literals[first : first + _BLOCK]
         draws = bits.random_raw(block.size).reshape(block.shape)
-        block[:] = 2 * _distinct(draws, num_variables) + (draws & np.uint64(1)).astype(np.int32)
+        block[:] = 2 * _choose_distinct(draws, num_variables) + (draws & np.uint64(1)).astype(
+            np.int32
+        )
     if planted:
         _satisfy(literals, planted_assignment(num_variables, seed), seed)
     starts = np.arange(0, literals.size + 1, k, dtype=np.int64)
@@ -56,7 +57,7 @@ def planted_assignment(num_variables: int, seed: int = 0) -> NDArray[np.bool_]:
     return (bits.random_raw(num_variables) & np.uint64(1)).astype(np.bool_)
 
 
-def _distinct(draws: NDArray[np.uint64], num_variables: int) -> NDArray[np.int32]:
+def _choose_distinct(draws: NDArray[np.uint64], num_variables: int) -> NDArray[np.int32]:
     """Turn draws (rows, k) into k distinct variables per row, uniform over ordered choices.
 
     The j-th draw is a rank among the n - j variables not yet taken: it moves up by one for

@@ -1,4 +1,4 @@
-"""Local search by flips: probSAT, a rival of PolyStep and the polish after it.
+"""Local search by flips: probSAT, a baseline for PolyStep and the polish after it.
 
 Balint and Schöning (2012): take a random falsified clause, and flip one of its variables with
 probability proportional to (1 + b)^−exponent, where b is the cost of the clauses that only this
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep.errors import ConfigError
-from hardstep.maxsat.deltas import compiled
+from hardstep.maxsat.deltas import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import Standing, plain_costs
 from hardstep.seeds import derive
@@ -108,7 +108,7 @@ def local_search(
 
 
 def _standing(formula: Formula, assignment: NDArray[np.bool_]) -> Standing:
-    weight, hard = formula.falsified(assignment)
+    weight, hard = formula.cost(assignment)
     return Standing(hard, weight)
 
 
@@ -135,7 +135,7 @@ def _begin(formula: Formula, start: NDArray[np.bool_], seed: int) -> _Work:
     return work
 
 
-@compiled()
+@jit()
 def _count(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -154,7 +154,7 @@ def _count(
             work.breaks[variables] += costs[c] if costs.size > 1 else costs[0]
 
 
-@compiled()
+@jit()
 def _random(state: NDArray[np.int64]) -> float:
     """Uniform in [0, 1): xorshift64*, whose state is the third counter."""
     x = np.uint64(state[2])
@@ -165,7 +165,7 @@ def _random(state: NDArray[np.int64]) -> float:
     return (x * np.uint64(2685821657736338717) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled()
+@jit()
 def _choose(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -197,7 +197,7 @@ def _choose(
     return int(literals[last - 1] >> 1)
 
 
-@compiled()
+@jit()
 def _flip(
     variable: int,
     literals: NDArray[np.int32],
@@ -235,7 +235,7 @@ def _flip(
                 work.breaks[work.clauses[clause, 1]] += cost
 
 
-@compiled()
+@jit()
 def _unlist(clause: int, work: _Work) -> None:
     """Take a clause off the list of falsified ones: the last one takes its place."""
     work.counters[0] -= 1
@@ -245,7 +245,7 @@ def _unlist(clause: int, work: _Work) -> None:
     work.place[clause] = -1
 
 
-@compiled()
+@jit()
 def _keep(work: _Work) -> None:
     """Make the current assignment the best one: redo the flips since, or copy."""
     if work.counters[1] < 0:
@@ -257,7 +257,7 @@ def _keep(work: _Work) -> None:
     work.costs[1] = work.costs[0]
 
 
-@compiled()
+@jit()
 def _run(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],

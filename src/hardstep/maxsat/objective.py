@@ -14,8 +14,14 @@ from torch import Tensor
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Candidates
 from hardstep.geometry import ParticleMap
-from hardstep.maxsat.deltas import candidate_costs, count_true, flip_costs, shared_clauses
-from hardstep.maxsat.formula import Formula
+from hardstep.maxsat.deltas import (
+    assignment_costs,
+    candidate_costs,
+    count_true,
+    flip_costs,
+    shared_clauses,
+)
+from hardstep.maxsat.formula import Formula, require
 
 NAME = "x"  # of the one tensor that is searched
 
@@ -62,14 +68,14 @@ class MaxSat:
         if candidates.particles is not self._particles:
             self._list_shared(candidates)
         values = numbers >= 0
-        falsified = self._falsified(values)
+        falsified = self._find_falsified(values)
         self.standing = self._standing(falsified)
         flips = flip_costs(
             values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs
         )
         num, vertices, probes, dim = candidates.offsets.shape
         differences = candidate_costs(
-            candidates.rows.numpy(),
+            candidates.asked.numpy(),
             self._places,
             candidates.offsets.reshape(num, vertices * probes, dim).numpy(),
             numbers,
@@ -84,10 +90,10 @@ class MaxSat:
 
     def stand(self, values: NDArray[np.bool_]) -> Standing:
         """How good an assignment is; `counts` then holds its true literals per clause."""
-        self.standing = self._standing(self._falsified(values))
+        self.standing = self._standing(self._find_falsified(values))
         return self.standing
 
-    def _falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _find_falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
         count_true(self.formula.starts, self.formula.literals, values, self.counts)
         falsified: NDArray[np.bool_] = self.counts == 0
         return falsified
@@ -145,3 +151,14 @@ def plain_costs(formula: Formula) -> NDArray[np.float64]:
     if formula.hard is not None:
         costs[formula.hard] = float(formula.total_weight) + 1.0
     return costs
+
+
+def population_costs(formula: Formula, assignments: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Falsified weight of each row of `assignments` (N, variables), in the unit of `MaxSat`."""
+    require(
+        assignments.dtype == np.bool_ and assignments.shape[1:] == (formula.num_variables,),
+        f"assignments are rows of {formula.num_variables} booleans, "
+        f"got {assignments.dtype} of shape {assignments.shape}",
+    )
+    costs = plain_costs(formula) if formula.num_clauses else np.ones(1)
+    return assignment_costs(formula.starts, formula.literals, assignments, costs)

@@ -150,7 +150,7 @@ def _unit(formula: Formula) -> float:
 def _reason(
     best: Standing, target: Standing | None, done: bool, spent: float, seconds: float | None
 ) -> str:
-    """Why to stop here; empty to go on."""
+    """Why to stop here; empty to continue."""
     if best == (0, 0):
         return "satisfied"
     if target is not None and best <= target:

@@ -1,18 +1,6 @@
-"""Hard layers, the smooth twin of each, and the benchmark architectures made of them."""
+"""Hard layers and the smooth twin of each, to build models with."""
 
-from hardstep.nn.attention import ArgmaxAttention, SoftmaxAttention
-from hardstep.nn.models import (
-    argmax_net,
-    binary_mlp,
-    build,
-    int8_mlp,
-    mlp,
-    moe_net,
-    quantized_mlp,
-    spiking_mlp,
-    staircase_mlp,
-    ternary_mlp,
-)
+from hardstep.nn.build import build
 from hardstep.nn.quantized import (
     Binary,
     BinaryConv2d,
@@ -35,7 +23,7 @@ from hardstep.nn.quantized import (
     quantize,
     ternarize,
 )
-from hardstep.nn.routing import HardMoE, SoftMoE
+from hardstep.nn.selection import ArgmaxAttention, HardMoE, SoftmaxAttention, SoftMoE
 from hardstep.nn.spiking import (
     LIF,
     Neuron,
@@ -75,17 +63,8 @@ __all__ = [
     "TransformedConv3d",
     "TransformedLinear",
     "WeightTransform",
-    "argmax_net",
     "binarize",
-    "binary_mlp",
     "build",
-    "int8_mlp",
-    "mlp",
-    "moe_net",
     "quantize",
-    "quantized_mlp",
-    "spiking_mlp",
-    "staircase_mlp",
     "ternarize",
-    "ternary_mlp",
 ]

@@ -46,7 +46,7 @@ class WeightTransform(ABC):
     def __call__(self, weight: Tensor) -> Tensor:
         """The weights to compute with, same shape."""
 
-    def initialise(self, weight: Tensor, bias: Tensor | None) -> None:
+    def initialize(self, weight: Tensor, bias: Tensor | None) -> None:
         """Overwrite torch's initial values in place where they do not suit."""
         del weight, bias  # torch's own initial values stay
 
@@ -78,7 +78,7 @@ class Quantize(WeightTransform):
         """Multiples of the scale."""
         return quantize(weight, self.scale, self.bits)
 
-    def initialise(self, weight: Tensor, bias: Tensor | None) -> None:
+    def initialize(self, weight: Tensor, bias: Tensor | None) -> None:
         """Weights 0.1 N(0, 1), bias 0."""
         nn.init.normal_(weight, std=0.1)
         if bias is not None:
@@ -112,7 +112,7 @@ class Ternary(WeightTransform):
         """Minus one, zero or one."""
         return ternarize(weight, self.threshold)
 
-    def initialise(self, weight: Tensor, bias: Tensor | None) -> None:
+    def initialize(self, weight: Tensor, bias: Tensor | None) -> None:
         """Weights uniform in plus or minus twice the threshold, the bias as torch left it."""
         del bias
         nn.init.uniform_(weight, -2.0 * self.threshold, 2.0 * self.threshold)
@@ -128,9 +128,9 @@ class Relaxed(WeightTransform):
         """The weights themselves."""
         return weight
 
-    def initialise(self, weight: Tensor, bias: Tensor | None) -> None:
+    def initialize(self, weight: Tensor, bias: Tensor | None) -> None:
         """As the replaced transform."""
-        self.hard.initialise(weight, bias)
+        self.hard.initialize(weight, bias)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class _Transformed(nn.Module):
         """Torch's initial values, then those the transform asks for."""
         super().reset_parameters()  # type: ignore[misc]
         with torch.no_grad():
-            self.transform.initialise(self.weight, self.bias)
+            self.transform.initialize(self.weight, self.bias)
 
     def hard_parameters(self) -> tuple[Tensor, Tensor | None]:
         """The weight and bias the layer computes with."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError
-from hardstep.nn import one_pass
+from hardstep.nn import lif_kernel
 
 
 class Neuron(nn.Module, ABC):
@@ -56,7 +56,7 @@ class LIF(Neuron):
     def forward(self, current: Tensor, membrane: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The same numbers as any neuron's, in one pass over memory where that can be."""
         if type(self).fire is LIF.fire:
-            stepped = one_pass.step(current, membrane, self.decay, self.threshold)
+            stepped = lif_kernel.step(current, membrane, self.decay, self.threshold)
             if stepped is not None:
                 return stepped
         return super().forward(current, membrane)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardstep.errors import ConfigError, ObjectiveError
-from hardstep.evaluation.blackbox import as_number
+from hardstep.evaluation.objectives import as_number
 from hardstep.optim.ask_tell import AskTell
 from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector

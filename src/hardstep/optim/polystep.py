@@ -23,7 +23,7 @@ from hardstep.evaluation import (
     LossFunction,
     ModelObjective,
     Objective,
-    goal_of,
+    make_objective,
 )
 from hardstep.geometry import Jitter, ParticleMap, Polytope, Rotation, num_particles
 from hardstep.optim import state as states
@@ -147,12 +147,11 @@ class PolyStep:
             The transport cost of the step, an average of the probes' losses that favors the
             better ones. It costs no extra evaluation.
         """
-        started = time.perf_counter()
-        before = self.evaluations
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
-        if not self._answer(goal):
+        started, before = time.perf_counter(), self.evaluations
+        objective = self._objective(inputs, target, loss_fn, batched, objective)
+        if not self._answer(objective):
             proposal = self.propose()
-            losses = evaluate(proposal, self.candidates, goal)
+            losses = evaluate(proposal, self.candidates, objective)
             check_batch(losses, inputs)
             self.advance(proposal, losses)
         assert self.report is not None
@@ -189,23 +188,23 @@ class PolyStep:
         objective: Objective | None = None,
     ) -> Tensor:
         """The losses of a proposal's probes, (P, V, K); arguments as for `step`."""
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, batched, objective)
-        return evaluate(proposal, self.candidates, goal)
+        objective = self._objective(inputs, target, loss_fn, batched, objective)
+        return evaluate(proposal, self.candidates, objective)
 
     def explain(self, inputs: Any, target: Any, loss_fn: LossFunction) -> Explanation:
         """How a step on this batch is evaluated, and what it costs, per parameter; print it.
 
-        Nothing is changed. The table has `rows`.
+        Nothing is changed. The table has a line per parameter, in `parameters`.
         """
-        goal = goal_of(self.model, self.evaluator, inputs, target, loss_fn, None, None)
+        objective = self._objective(inputs, target, loss_fn, None, None)
         explain = getattr(self.evaluator, "explain", None)
-        if not isinstance(goal, ModelObjective) or explain is None:
+        if not isinstance(objective, ModelObjective) or explain is None:
             raise ConfigError(
                 "explain needs a model, a batch and an evaluator with a method explain, got "
                 f"{self.evaluator!r}"
             )
         with torch.no_grad():
-            explanation: Explanation = explain(self.candidates(self.propose()), goal.problem)
+            explanation: Explanation = explain(self.candidates(self.propose()), objective.problem)
         return explanation
 
     def coverage(self) -> Coverage:
@@ -267,6 +266,9 @@ class PolyStep:
             for n, p in found
         )
 
+    def _objective(self, *given: Any) -> Objective:
+        return make_objective(self.model, self.evaluator, *given)
+
     def _rules(self) -> Iterator[tuple[Rule, RuleState]]:
         """Every rule with what it remembers."""
         return zip(self.settings.rules, self._state.rules, strict=True)
@@ -282,19 +284,19 @@ class PolyStep:
         seed = seeds.derive(self.seed, "forward", self._state.step)
         return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
 
-    def _loss_here(self, goal: Objective) -> float:
+    def _loss_here(self, objective: Objective) -> float:
         """The loss at the parameters themselves."""
         nowhere = torch.zeros_like(self._like[:1])[:, None, None]
-        loss = float(goal.losses(self._candidates_at(torch.zeros(1).long(), nowhere)))
+        loss = float(objective.losses(self._candidates_at(torch.zeros(1).long(), nowhere)))
         self._state = self._state._replace(evaluations=self.evaluations + 1)
         return loss
 
-    def _answer(self, goal: Objective) -> bool:
+    def _answer(self, objective: Objective) -> bool:
         """Let a rule answer the step; false if none does, and a solve is needed."""
         for rule, memory in self._rules():
             if not isinstance(rule, Reuse):
                 continue
-            found = rule.answer(memory, self.steps, partial(self._loss_here, goal))
+            found = rule.answer(memory, self.steps, partial(self._loss_here, objective))
             if found is not None:
                 reach = self._reach(self.steps)
                 self.report = StepReport.of_answer(self.steps, *reach, found.loss, found.move)

@@ -235,11 +235,10 @@ class AdaptiveProbes(Reuse):
         change = (mean - state["mean"]).abs()
         evaluated = torch.zeros(len(mean), dtype=torch.bool)
         evaluated[proposal.rows] = True
-        steady = change <= self.tolerance * state["mean"].abs()
         age = torch.where(evaluated, 0, state.get("age", torch.zeros(len(mean)).long()) + 1)
         return {
             "mean": mean,
-            "steady": torch.where(evaluated, steady, state.get("steady", steady)),
+            "steady": change <= self.tolerance * state["mean"].abs(),  # of a reused row, 0 <= …
             "age": age,
             "losses": losses.double(),
             "directions": proposal.directions,

@@ -53,13 +53,6 @@ class LinearMove(NamedTuple):
     shift: Tensor  # (n,) how far the unit's bias moves
 
 
-class Factors(NamedTuple):
-    """Changes of a weight that are products A Bᵀ."""
-
-    left: Tensor  # A, (n, rows, r)
-    right: Tensor  # B, (n, columns, r)
-
-
 class BlockMap(ABC):
     """How one block turns coordinates into changes of its tensors."""
 
@@ -180,10 +173,6 @@ class BoundSubspace:
         for block_map, piece in zip(self.maps, self.split(coordinates), strict=True):
             changes |= block_map.expand_many(piece)
         return changes
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """`expand_many`, and apart from it the changes that are products, as their factors."""
-        return self.expand_many(coordinates), {}
 
     def project(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Πᵀ of the tensors, (n,)."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from hardstep import seeds
 from hardstep._linalg import signed_qr
 from hardstep.errors import ConfigError
-from hardstep.subspaces.base import BlockMap, BoundSubspace, Factors, Subspace, check_capacity
+from hardstep.subspaces.base import BlockMap, BoundSubspace, Subspace, check_capacity
 from hardstep.subspaces.layout import Layout
 from hardstep.subspaces.rowwise import RowWise
 
@@ -86,10 +86,6 @@ class JointSubspace(BoundSubspace):
     def __init__(self, inner: BoundSubspace) -> None:
         super().__init__(inner.layout, (JointMap(inner),))
         self.inner = inner
-
-    def expand_thin(self, coordinates: Tensor) -> tuple[dict[str, Tensor], dict[str, Factors]]:
-        """As inside."""
-        return self.inner.expand_thin(coordinates)
 
 
 class SketchMap(JointMap):

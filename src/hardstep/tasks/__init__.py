@@ -1,13 +1,11 @@
-"""Tasks by name, and tasks of one's own by file: `path/to/file.py:name`."""
+"""Tasks by name, and tasks that a user's file defines: `path/to/file.py:name`."""
 
 from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.tasks import files
-from hardstep.tasks.builtin import TASKS as DIGITS_TASKS
-from hardstep.tasks.mnist import TASKS as MNIST_TASKS
+from hardstep.tasks.builtin import BY_DATA
 from hardstep.tasks.task import Task
 
-BY_DATA = {"digits": DIGITS_TASKS, "mnist": MNIST_TASKS}
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
 DEFAULT_DATA = "digits"  # of commands
 

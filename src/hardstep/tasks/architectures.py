@@ -1,4 +1,16 @@
-"""The hard architectures on flat images; a data set adds its sizes and settings."""
+"""The benchmark architectures, each with its smooth twin, and tasks made of them on flat images.
+
+    spiking_mlp    in -LIF- hidden -LIF- classes, spike counts over 15 steps
+    mlp            in - hidden -ReLU- classes
+    int8_mlp       in - hidden -ReLU- [INT8 hidden] -ReLU- classes
+    binary_mlp     the same with one-bit weights in the middle; ternary_mlp likewise
+    staircase_mlp  in - hidden -staircase- hidden -staircase- classes
+    argmax_net     in - hidden -ReLU- argmax attention - classes
+    moe_net        in - hidden -ReLU- hard mixture of experts - classes
+
+Inputs are flat (batch, inputs), outputs are scores (batch, classes). Defaults are the paper's
+sizes. A model and its twin have the same parameter names, shapes and initial values.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,10 +18,111 @@ from functools import partial
 
 from torch import nn
 
-from hardstep import nn as hard
 from hardstep.data import DataSet
+from hardstep.nn import (
+    LIF,
+    ArgmaxAttention,
+    Binary,
+    HardMoE,
+    Quantize,
+    Relaxed,
+    SmoothLIF,
+    SoftmaxAttention,
+    SoftMoE,
+    SpikingMLP,
+    Staircase,
+    Ternary,
+    TransformedLinear,
+    WeightTransform,
+)
 from hardstep.optim import Settings
 from hardstep.tasks.task import Task
+
+
+def spiking_mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> SpikingMLP:
+    """A two-layer spiking network; the twin's slope is the default of `SmoothLIF`."""
+    return SpikingMLP((inputs, hidden, classes), lif=SmoothLIF() if smooth else LIF())
+
+
+def mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """A plain two-layer network: the control without a hard part, and its own smooth twin."""
+    del smooth  # taken so that every architecture is called alike
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+
+
+def quantized_mlp(
+    inputs: int, hidden: int, classes: int, transform: WeightTransform
+) -> nn.Sequential:
+    """Three layers, the middle one through the transform; its bias too where it covers it."""
+    return nn.Sequential(
+        nn.Linear(inputs, hidden),
+        nn.ReLU(),
+        TransformedLinear(hidden, hidden, transform=transform),
+        nn.ReLU(),
+        nn.Linear(hidden, classes),
+    )
+
+
+def int8_mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """An eight-bit middle layer; smooth leaves its weights unrounded."""
+    hard = Quantize()
+    return quantized_mlp(inputs, hidden, classes, Relaxed(hard) if smooth else hard)
+
+
+def binary_mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """A one-bit middle layer; smooth leaves its weights as they are."""
+    hard = Binary()
+    return quantized_mlp(inputs, hidden, classes, Relaxed(hard) if smooth else hard)
+
+
+def ternary_mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """A middle layer of minus one, zero and one; smooth leaves its weights as they are."""
+    hard = Ternary()
+    return quantized_mlp(inputs, hidden, classes, Relaxed(hard) if smooth else hard)
+
+
+def staircase_mlp(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """Three layers with five-step activations; smooth uses the sigmoid."""
+    activation = nn.Sigmoid if smooth else Staircase
+    return nn.Sequential(
+        nn.Linear(inputs, hidden),
+        activation(),
+        nn.Linear(hidden, hidden),
+        activation(),
+        nn.Linear(hidden, classes),
+    )
+
+
+def argmax_net(
+    inputs: int = 784, hidden: int = 128, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """Attention to the best of eight keys; smooth weights them by softmax."""
+    attention = SoftmaxAttention if smooth else ArgmaxAttention
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), attention(hidden), nn.Linear(hidden, classes)
+    )
+
+
+def moe_net(
+    inputs: int = 784, hidden: int = 128, classes: int = 20, smooth: bool = False
+) -> nn.Sequential:
+    """Four experts, one of which answers; smooth averages them."""
+    mixture = SoftMoE if smooth else HardMoE
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), mixture(hidden), nn.Linear(hidden, classes)
+    )
 
 
 @dataclass(frozen=True)
@@ -33,26 +146,26 @@ class _Architecture:
 
 _ARCHITECTURES = {
     "snn": _Architecture(
-        hard.spiking_mlp,
+        spiking_mlp,
         "spiking network, {pixels}–{hidden}–{classes} LIF units, 15 time steps",
     ),
-    "mlp": _Architecture(hard.mlp, "ReLU network {pixels}–{hidden}–{classes}"),
+    "mlp": _Architecture(mlp, "ReLU network {pixels}–{hidden}–{classes}"),
     "int8": _Architecture(
-        hard.int8_mlp, "{pixels}–{hidden}–{hidden}–{classes} with an INT8 middle layer"
+        int8_mlp, "{pixels}–{hidden}–{hidden}–{classes} with an INT8 middle layer"
     ),
     "binary": _Architecture(
-        hard.binary_mlp, "{pixels}–{hidden}–{hidden}–{classes} with a middle layer of signs"
+        binary_mlp, "{pixels}–{hidden}–{hidden}–{classes} with a middle layer of signs"
     ),
     "ternary": _Architecture(
-        hard.ternary_mlp,
+        ternary_mlp,
         "{pixels}–{hidden}–{hidden}–{classes} with a middle layer of −1, 0 and 1",
     ),
     "staircase": _Architecture(
-        hard.staircase_mlp,
+        staircase_mlp,
         "{pixels}–{hidden}–{hidden}–{classes} with five-level staircase activations",
     ),
-    "argmax": _Architecture(hard.argmax_net, "argmax attention over eight keys, {contents}"),
-    "moe": _Architecture(hard.moe_net, "top-1 mixture of four experts, {contents}"),
+    "argmax": _Architecture(argmax_net, "argmax attention over eight keys, {contents}"),
+    "moe": _Architecture(moe_net, "top-1 mixture of four experts, {contents}"),
 }
 
 

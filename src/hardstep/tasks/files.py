@@ -1,4 +1,4 @@
-"""Tasks that a Python file of one's own defines, addressed as `path/to/file.py:name`.
+"""Tasks that a user's Python file defines, addressed as `path/to/file.py:name`.
 
 The file is loaded as a module under a private name, once for every state it is in, with its
 folder importable meanwhile. `name` is a variable that holds a `Task`, the `name` of such a task,
@@ -10,12 +10,14 @@ import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
@@ -25,11 +27,11 @@ from hardstep._checks import check_name
 from hardstep.data import DataSet
 from hardstep.errors import ConfigError
 from hardstep.optim import Settings
-from hardstep.tasks.faults import refusing
 from hardstep.tasks.task import Task
 
+MOST_CHARACTERS = 300  # quoted of an error; torch and others have much to say
 _HOW = "a task of your own is given as path/to/file.py:name"
-_WANTED: dict[type, str] = {
+_EXPECTED: dict[type, str] = {
     Task: "a hardstep.tasks.Task",
     DataSet: "a hardstep.data.DataSet, as hardstep.data.from_tensors makes one",
     nn.Module: "a torch.nn.Module",
@@ -48,12 +50,12 @@ def load(address: str) -> Task:
     Raises:
         ConfigError: The file or what it defines is at fault.
     """
-    path, name = _parsed(address)
-    module = _module(path)
-    name, task = _named(module, path, name) if name else _only(module, path)
+    path, name = _parse(address)
+    module = _load_module(path)
+    name, task = _find_named(module, path, name) if name else _find_only(module, path)
     made = {"data": DataSet, "model": nn.Module, "settings": Settings, "twin": nn.Module}
     checked: dict[str, Any] = {
-        field: partial(_made, path, getattr(task, field), kind, f"{path}:{name}: {field}")
+        field: partial(_make, path, getattr(task, field), kind, f"{path}:{name}: {field}")
         for field, kind in made.items()
         if getattr(task, field) is not None
     }
@@ -62,26 +64,26 @@ def load(address: str) -> Task:
 
 def file_of(task: Task) -> Path:
     """The file that a task with an address is from."""
-    return _parsed(task.name)[0]
+    return _parse(task.name)[0]
 
 
 def run_name(task: Task) -> str:
     """What a folder of the task's runs may be called: `snn-digits`, `file-name-own`."""
     name = task.name
     if is_address(name):
-        path, variable = _parsed(name)
+        path, variable = _parse(name)
         name = f"{path.stem}-{variable}"
     return re.sub(r"[^\w.-]+", "-", f"{name}-{task.data_name}")
 
 
-def _parsed(address: str) -> tuple[Path, str]:
+def _parse(address: str) -> tuple[Path, str]:
     match = re.fullmatch(r"(.+\.py)(?::(.+))?", address)
     if match is None:
         raise ConfigError(f"{address!r} is neither a task nor a Python file with one; {_HOW}")
     return Path(match[1]), match[2] or ""
 
 
-def _module(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     """The file as a module; loaded again only if it was changed."""
     if not path.is_file():
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
@@ -96,14 +98,14 @@ def _module(path: Path) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        with _importing(private, module), refusing(f"{path} cannot be loaded", path):
+        with _import_beside(private, module), translate_errors(f"{path} cannot be loaded", path):
             spec.loader.exec_module(module)
     return sys.modules[private]
 
 
 @contextmanager
-def _importing(private: str, module: ModuleType) -> Iterator[None]:
-    """Register the module, and let it import its neighbours."""
+def _import_beside(private: str, module: ModuleType) -> Iterator[None]:
+    """Register the module, and let it import its neighbors."""
     folder = str(Path(str(module.__file__)).parent)
     sys.modules[private] = module  # dataclasses and pickle look functions and classes up there
     sys.path.insert(0, folder)
@@ -117,7 +119,7 @@ def _importing(private: str, module: ModuleType) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _tasks(module: ModuleType) -> dict[str, Task]:
+def _list_tasks(module: ModuleType) -> dict[str, Task]:
     """Tasks by variable, without second variables for the same one."""
     found: dict[str, Task] = {}
     for name, value in vars(module).items():
@@ -126,31 +128,31 @@ def _tasks(module: ModuleType) -> dict[str, Task]:
     return found
 
 
-def _makers(module: ModuleType) -> dict[str, Callable[[], Any]]:
+def _list_makers(module: ModuleType) -> dict[str, Callable[[], Any]]:
     """Functions of the file that can be called without arguments."""
     own = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
     return {
         name: function
         for name, function in own.items()
-        if function.__module__ == module.__name__ and not _required(function)
+        if function.__module__ == module.__name__ and not _list_required(function)
     }
 
 
-def _required(function: Callable[..., Any]) -> list[str]:
+def _list_required(function: Callable[..., Any]) -> list[str]:
     parameters = inspect.signature(function).parameters.values()
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
 
 
-def _named(module: ModuleType, path: Path, name: str) -> tuple[str, Task]:
+def _find_named(module: ModuleType, path: Path, name: str) -> tuple[str, Task]:
     """The task that a variable, a task's own name or a function of that name gives."""
-    tasks, makers = _tasks(module), _makers(module)
+    tasks, makers = _list_tasks(module), _list_makers(module)
     by_name = {task.name: task for task in tasks.values()}
     value = vars(module).get(name)
     if name in makers:
-        with refusing(f"{path} cannot be loaded", path):
+        with translate_errors(f"{path} cannot be loaded", path):
             value = makers[name]()
-        return name, _of_kind(value, Task, f"{path}:{name}")
+        return name, _check_kind(value, Task, f"{path}:{name}")
     if isinstance(value, Task):
         return name, value
     if name in by_name:
@@ -173,9 +175,9 @@ def _check_known(name: str, tasks: list[str], makers: Iterable[str], path: Path)
     )
 
 
-def _only(module: ModuleType, path: Path) -> tuple[str, Task]:
+def _find_only(module: ModuleType, path: Path) -> tuple[str, Task]:
     """The single task of a file, under its variable."""
-    tasks = _tasks(module)
+    tasks = _list_tasks(module)
     if len(tasks) == 1:
         return next(iter(tasks.items()))
     if tasks:
@@ -186,14 +188,47 @@ def _only(module: ModuleType, path: Path) -> tuple[str, Task]:
     )
 
 
-def _made(path: Path, function: Callable[..., Any], kind: type, what: str, *args: Any) -> Any:
+def _make(path: Path, function: Callable[..., Any], kind: type, what: str, *args: Any) -> Any:
     """What the user's function returns, if it does and that is of the kind."""
-    with refusing(f"{what} cannot be made", path):
+    with translate_errors(f"{what} cannot be made", path):
         value = function(*args)
-    return _of_kind(value, kind, what)
+    return _check_kind(value, kind, what)
 
 
-def _of_kind(value: Any, kind: type, what: str) -> Any:
+def _check_kind(value: Any, kind: type, what: str) -> Any:
     if not isinstance(value, kind):
-        raise ConfigError(f"{what} must return {_WANTED[kind]}, got {type(value).__name__}")
+        raise ConfigError(f"{what} must return {_EXPECTED[kind]}, got {type(value).__name__}")
     return value
+
+
+@contextmanager
+def translate_errors(what: str, path: Path, way_out: str = "") -> Iterator[None]:
+    """Whatever a user's code raises, as one sentence: what failed, why, and on which line.
+
+    Args:
+        what: Was tried: "own.py:small: data cannot be made".
+        path: The user's file, whose line is named.
+        way_out: What to do, if it is known.
+
+    Raises:
+        ConfigError: The code inside raised, whatever it was.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = shorten(said, MOST_CHARACTERS, placeholder=" …").rstrip(".")
+        line = _find_line(error, path)
+        raise ConfigError(
+            f"{what}: {type(error).__name__}{': ' if reason else ''}{reason}"
+            f"{f' ({line})' if line else ''}{f'; {way_out}' if way_out else ''}"
+        ) from error
+
+
+def _find_line(error: BaseException, path: Path) -> str:
+    """The line of the file that the error comes from; empty if it is from elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"line {error.lineno} of {Path(error.filename).name}"
+    own = str(path.resolve())
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
+    return f"line {lines[-1]} of {path.name}" if lines else ""

@@ -13,7 +13,7 @@ from matplotlib import pyplot
 from torch import Tensor, nn
 
 from hardstep.data import Batches, Split
-from hardstep.evaluation import call_model, isolated
+from hardstep.evaluation import call_model, isolate
 from hardstep.nn import SpikingNet
 from hardstep.tasks.task import SCORE_BATCH, Task
 
@@ -35,14 +35,14 @@ def draw(
     That is a spike raster, the confusion of classes, or predicted against true numbers. Where
     outputs are of another kind the curve is alone.
     """
-    behaviour = _behaviour(model, split)
-    num = 1 if behaviour is None else 2
+    behavior = _behavior(model, split)
+    num = 1 if behavior is None else 2
     figure, panels = pyplot.subplots(1, num, figsize=(12, 4.6), layout="constrained", squeeze=False)
     score = task.metric.format(result[task.key("test")])
     figure.suptitle(f"{task.title} — test {task.metric.name} {score}", color=INK, fontsize=12)
     _learning_curve(panels[0, 0], task, log, result)
-    if behaviour is not None:
-        behaviour(panels[0, 1])
+    if behavior is not None:
+        behavior(panels[0, 1])
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
@@ -78,7 +78,7 @@ def _learning_curve(
     axes.set_title("learning", loc="left", fontsize=10)
 
 
-def _behaviour(model: nn.Module, split: Split) -> Callable[[Any], None] | None:
+def _behavior(model: nn.Module, split: Split) -> Callable[[Any], None] | None:
     """What draws the right-hand panel."""
     classes = split.labels.dtype == torch.long and split.labels.dim() == 1
     if isinstance(model, SpikingNet) and classes:
@@ -97,7 +97,7 @@ def _behaviour(model: nn.Module, split: Split) -> Callable[[Any], None] | None:
 def _answers(model: nn.Module, split: Split) -> Tensor | None:
     """The model's outputs in evaluation mode; None if they are not one tensor row by example."""
     found = []
-    with isolated(model):
+    with isolate(model):
         model.eval()
         for inputs, _ in Batches(split, SCORE_BATCH, seed=0, shuffle=False):
             output = call_model(model, inputs)

@@ -1,20 +1,29 @@
 """A task: everything needed to train one kind of model on one data set, and to score it."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hardstep._checks import check_count
 from hardstep.data import Batches, DataSet, Split
+from hardstep.errors import ConfigError
 from hardstep.optim import Settings
 from hardstep.optim.presets import general
-from hardstep.tasks.fields import CALLS, check_function, check_metric
 from hardstep.training import ACCURACY, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
 VALIDATIONS = 40  # per run, about
+CALLS = {  # what functions are called with
+    "data": ("seed",),
+    "model": (),
+    "settings": ("steps",),
+    "loss_fn": ("output", "target"),
+    "twin": (),
+}
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,8 @@ class Task:
     def __post_init__(self) -> None:
         for field in CALLS:
             if field != "twin" or self.twin is not None:
-                check_function(self.name, field, getattr(self, field))
-        check_metric(self.name, self.metric)
+                _check_function(self.name, field, getattr(self, field))
+        _check_metric(self.name, self.metric)
         for field in ("steps", "batch_size"):
             check_count(f"Task {self.name}: {field}", getattr(self, field))
 
@@ -71,3 +80,47 @@ class Task:
     def key(self, part: str) -> str:
         """What the score of a part is called in results: `test_accuracy`, `valid_mse`."""
         return f"{part}_{self.metric.name.replace(' ', '_')}"
+
+
+def _check_function(task: str, field: str, value: Any) -> None:
+    """Refuse what is not a function, or not of what it will be called with.
+
+    Raises:
+        ConfigError: With how it is called and what was seen.
+    """
+    kind = type(value).__name__
+    if not callable(value):
+        raise ConfigError(f"Task {task}: {field} must be a function, got {kind}")
+    if not CALLS[field] and isinstance(value, nn.Module):
+        raise ConfigError(
+            f"Task {task}: {field} must be a function that returns a new module, got a module "
+            f"({kind}); put lambda: before it, or give its class"
+        )
+    names = _list_arguments(value, len(CALLS[field]))
+    if names is not None:
+        raise ConfigError(
+            f"Task {task}: {field} is called as {field}({', '.join(CALLS[field])}), got a function "
+            f"of ({', '.join(names)})"
+        )
+
+
+def _list_arguments(function: Callable[..., Any], num: int) -> list[str] | None:
+    """Its arguments, if it cannot be called with so many; None if it can, or does not say."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return None
+    try:
+        signature.bind(*range(num))
+    except TypeError:
+        return list(signature.parameters)
+    return None
+
+
+def _check_metric(task: str, value: Any) -> None:
+    """Refuse what is not a metric: a bare function does not say which way is better."""
+    if not isinstance(value, Metric):
+        raise ConfigError(
+            f"Task {task}: metric must be a hardstep.training.Metric, got {type(value).__name__}; "
+            'write Metric("name", function, higher_is_better=True), or False'
+        )

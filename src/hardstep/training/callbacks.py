@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hardstep._checks import check_count
-from hardstep._files import free_beside, replacing
+from hardstep._files import free_beside, write_atomically
 from hardstep.optim import StepReport
 from hardstep.training.run import Run, Score
 
@@ -89,7 +89,7 @@ class JsonlLog(Callback):
                 continue  # a line cut short by a crash
             if known:
                 kept.append(line)
-        with replacing(self.path) as temporary:
+        with write_atomically(self.path) as temporary:
             temporary.write_text("".join(kept))
 
     def _write(self, row: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ Also: whether a saved run is the one that is to be resumed.
 
 import os
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardstep._files import replacing
+from hardstep._files import write_atomically
 from hardstep.errors import CheckpointError
 
 FORMAT = "hardstep-run-1"
@@ -59,7 +60,7 @@ def check_place(path: Path | str, resume: bool) -> None:
 
 def save(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a checkpoint that `torch.load(weights_only=True)` reads."""
-    with replacing(Path(path)) as temporary:
+    with write_atomically(Path(path)) as temporary:
         torch.save({"format": FORMAT, **content}, temporary)
 
 
@@ -72,7 +73,9 @@ def load(path: Path | str) -> dict[str, Any]:
     if not Path(path).is_file():
         raise CheckpointError(f"no checkpoint at {path}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of a pickle that is not ours; it is refused below
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"cannot read checkpoint {path}: {reason}") from error

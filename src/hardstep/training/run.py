@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from hardstep.errors import CheckpointError, DataError, ObjectiveError
-from hardstep.evaluation import LossFunction, call_model, isolated
-from hardstep.evaluation.blackbox import as_number
+from hardstep.evaluation import LossFunction, call_model, isolate
+from hardstep.evaluation.objectives import as_number
 from hardstep.optim import Coverage, StepReport
 from hardstep.training.batches import check_target, split_batch
 from hardstep.training.checkpoints import check_stream, check_weights, name_way_out
@@ -89,6 +89,16 @@ class Metric:
     function: Callable[[Any, Any], Tensor]
     higher_is_better: bool = False
     percent: bool = False
+
+    @property
+    def sign(self) -> float:
+        """Times this, more is better."""
+        return 1.0 if self.higher_is_better else -1.0
+
+    @property
+    def factor(self) -> float:
+        """From a score to what is shown of it."""
+        return 100.0 if self.percent else 1.0
 
     def format(self, value: float) -> str:
         """A score, for reading."""
@@ -287,7 +297,7 @@ def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[...,
         DataError: There is no batch.
     """
     total, count = 0.0, 0
-    with isolated(model):
+    with isolate(model):
         model.eval()
         for batch in batches:
             inputs, target = split_batch(batch)

@@ -1,7 +1,7 @@
-"""One page from records: tables, curves, ablations, and where every number came from."""
+"""A summary as text for the terminal, as Markdown, and as one HTML page."""
 
-from hardstep.bench.report.contents import Contents, gather
 from hardstep.bench.report.markdown import render_markdown
 from hardstep.bench.report.page import render
+from hardstep.bench.report.text import write_comparison, write_score, write_table
 
-__all__ = ["Contents", "gather", "render", "render_markdown"]
+__all__ = ["render", "render_markdown", "write_comparison", "write_score", "write_table"]

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hardstep._pages import Markup, element, join
-from hardstep.bench.faults import number
+from hardstep.bench.axes import AXES
+from hardstep.bench.records import Record, to_number
 from hardstep.bench.report import scales
-from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.numbers import score
-from hardstep.bench.report.rows import Row
-from hardstep.bench.report.runs import CURVE_AXIS, Run
 from hardstep.bench.report.tables import (
     Cell,
     Column,
@@ -18,22 +15,24 @@ from hardstep.bench.report.tables import (
     cost_columns,
     equal,
     memory_known,
+    score,
     sortable,
 )
+from hardstep.bench.summary import Row, Summary, Table, metric_of
 
-X_AXES = tuple(CURVE_AXIS.values())
+X_AXES = tuple(axis.field for axis in AXES.values())
 
 
-def best_so_far(run: Run) -> dict[str, list[float]]:
+def best_so_far(run: Record) -> dict[str, list[float]]:
     """A run's curve where it improved and where it ended; that is all of a staircase."""
-    curve, best = run.record["curve"], None
+    curve, metric, best = run["curve"], metric_of(run), None
     kept: list[int] = []
     values: list[float] = []
-    for index, value in enumerate(map(number, curve["value"])):
-        if value is not None and (best is None or run.measure.sign * (value - best) > 0):
+    for index, value in enumerate(map(to_number, curve["value"])):
+        if value is not None and (best is None or metric.sign * (value - best) > 0):
             best = value
             kept.append(index)
-            values.append(best * run.measure.factor)
+            values.append(best * metric.factor)
     if best is not None and kept[-1] != len(curve["value"]) - 1:
         kept.append(len(curve["value"]) - 1)
         values.append(values[-1])
@@ -47,37 +46,38 @@ def _short(value: float) -> float:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-def charts(contents: Contents) -> dict[str, Any]:
+def charts(summary: Summary) -> dict[str, Any]:
     """All curves, with axes; one vertical axis for all figures of a task."""
-    labels = {row.label: row.method for table in contents.tables for row in table.rows}
-    series = sorted(labels, key=lambda label: (labels[label] != contents.reference, label))
-    curves = {id(run): best_so_far(run) for table in contents.tables for run in table.runs}
+    labels = {row.title: row.name for table in summary.tables for row in table.rows}
+    series = sorted(labels, key=lambda label: (labels[label] != summary.reference, label))
+    curves = {id(run): best_so_far(run) for table in summary.tables for run in table.runs}
     drawn = []
-    for table in contents.tables:
-        same = [t for t in contents.tables if _shares_axis(t, table)]
+    for table in summary.tables:
+        same = [t for t in summary.tables if _shares_axis(t, table)]
         values = (v for t in same for run in t.runs for v in curves[id(run)]["value"])
         lines = [
-            {"series": series.index(row.label), "seed": run.seed, **curves[id(run)]}
+            {"series": series.index(row.title), "seed": run["seed"], **curves[id(run)]}
             for row in table.rows
             for run in row.runs
             if curves[id(run)]["value"]
         ]
         drawn.append(_chart(table, scales.linear(values), lines))
-    first = sum(labels[label] == contents.reference for label in series)
-    return {"series": series, "references": first, "charts": drawn}
+    first = sum(labels[label] == summary.reference for label in series)
+    titles = {axis.field: axis.title for axis in AXES.values()}
+    return {"series": series, "references": first, "titles": titles, "charts": drawn}
 
 
 def _shares_axis(one: Table, other: Table) -> bool:
-    return (one.task, one.data, one.measure) == (other.task, other.data, other.measure)
+    return (one.task, one.data, one.metric) == (other.task, other.data, other.metric)
 
 
 def _chart(table: Table, y: dict[str, Any], lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    matched = CURVE_AXIS[table.budget.axis]
+    matched = table.budget.field
     ends = {name: [table.budget.amount] if name == matched else [] for name in X_AXES}
     return {
         "number": table.number,
-        "measure": table.measure.title,
-        "unit": " %" if table.measure.percent else "",
+        "metric": f"{table.metric.name}, %" if table.metric.percent else table.metric.name,
+        "unit": " %" if table.metric.percent else "",
         "y": y,
         "x": {
             name: scales.logarithmic([*ends[name], *(x for line in lines for x in line[name])])
@@ -107,14 +107,14 @@ def chart_frame(table: Table) -> Markup:
 
 def study_figure(table: Table) -> Markup:
     """A dot per seed and a mark at the mean for every variant, beside what it costs."""
-    measure, split = table.measure, table.split
+    metric, split = table.metric, table.split
     axis = scales.linear(value for row in table.rows for value in row.scores(split))
     what = "test" if split == "test" else "validation"
-    memory, unit = memory_known(table), "%" if measure.percent else ""
-    heads = [("variant", ""), (f"{what} {measure.name}", unit), ("mean ± std", unit), ("seeds", "")]
+    memory, unit = memory_known(table), "%" if metric.percent else ""
+    heads = [("variant", ""), (f"{what} {metric.name}", unit), ("mean ± std", unit), ("seeds", "")]
     columns = [*(Column(*head) for head in heads), *cost_columns(memory)]
     rows = [
-        (row.label, [*_study_cells(row, table, axis), *cost_cells(row, memory)], False)
+        (row.title, [*_study_cells(row, table, axis), *cost_cells(row, memory)], False)
         for row in table.rows
     ]
     ticks = [
@@ -134,8 +134,8 @@ def study_figure(table: Table) -> Markup:
 
 def _study_cells(row: Row, table: Table, axis: dict[str, Any]) -> list[Cell]:
     split, digits = table.split, table.digits
-    summary = row.summary(split)
-    mean = summary[0] if summary else None
+    found = row.mean(split)
+    mean = found[0] if found else None
     dots = [
         element(
             "circle",
@@ -148,7 +148,7 @@ def _study_cells(row: Row, table: Table, axis: dict[str, Any]) -> list[Cell]:
     ]
     return [
         Cell(_strip([*_grid(axis), *dots, *_mean_mark(mean, axis)]), mean),
-        Cell(score(summary, len(row.scores(split)), digits), mean),
+        Cell(score(found, len(row.scores(split)), digits), mean),
         Cell(str(len(row.seeds)), len(row.seeds)),
     ]
 

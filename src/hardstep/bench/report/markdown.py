@@ -1,10 +1,11 @@
 """The report as Markdown, for pages that live with the code: tables, and where they came from."""
 
+from collections import Counter
+
 from hardstep._pages import markdown_table, safe_in_markdown
-from hardstep.bench.report.contents import Contents, Table, Tally
-from hardstep.bench.report.numbers import score
+from hardstep.bench.axes import AXES
 from hardstep.bench.report.overview import Overview, legend, overviews
-from hardstep.bench.report.sources import distinct, options_of, seed_ranges, versions
+from hardstep.bench.report.sources import distinct, list_options, seed_ranges, versions
 from hardstep.bench.report.tables import (
     VERDICTS,
     Column,
@@ -15,8 +16,9 @@ from hardstep.bench.report.tables import (
     equal,
     memory_known,
     plural,
+    score,
 )
-from hardstep.bench.summary import AXIS_NAMES
+from hardstep.bench.summary import Summary, Table
 
 INTRO = (
     "Generated from records by `hardstep report`, not edited by hand. Test scores are of the "
@@ -26,36 +28,37 @@ INTRO = (
 )
 
 
-def render_markdown(contents: Contents) -> str:
+def render_markdown(summary: Summary) -> str:
     """The whole page."""
-    parts = ["# Results", INTRO, _counts(contents), *map(_tally, contents.tallies)]
-    if scores := overviews(contents):
-        parts += [*map(_overview, scores), legend(contents.reference)]
-    for place in dict.fromkeys((table.task, table.data) for table in contents.tables):
+    parts = ["# Results", INTRO, _counts(summary), *(_verdicts(summary, axis) for axis in AXES)]
+    if scores := overviews(summary):
+        parts += [*map(_overview, scores), legend(summary.reference)]
+    for place in dict.fromkeys((table.task, table.data) for table in summary.tables):
         parts.append(safe_in_markdown(f"## {place[0]} on {place[1]}"))
-        mine = [table for table in contents.tables if (table.task, table.data) == place]
-        parts += [part for table in mine for part in _comparison(table, contents.reference)]
-    if contents.studies:
+        mine = [table for table in summary.tables if (table.task, table.data) == place]
+        parts += [part for table in mine for part in _comparison(table, summary.reference)]
+    if summary.studies:
         parts.append("## Ablations")
-    parts += [part for table in contents.studies for part in _study(table)]
+    parts += [part for table in summary.studies for part in _study(table)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _counts(contents: Contents) -> str:
-    shown = len(contents.runs) - len(contents.tuning)
-    skipped = f"; {len(contents.skipped)} records were skipped" if contents.skipped else ""
-    return f"{shown:,} runs, and {len(contents.tuning):,} of sweeps before them{skipped}."
+def _counts(summary: Summary) -> str:
+    shown = len(summary.runs) - len(summary.tuning)
+    skipped = f"; {len(summary.skipped)} records were skipped" if summary.skipped else ""
+    return f"{shown:,} runs, and {len(summary.tuning):,} of sweeps before them{skipped}."
 
 
-def _tally(tally: Tally) -> str:
-    """Wins, ties and losses at one thing equal, by rival."""
-    if not tally.verdicts:
+def _verdicts(summary: Summary, axis: str) -> str:
+    """Wins, ties and losses at one thing equal, by baseline."""
+    verdicts = summary.verdicts(axis)
+    if not verdicts:
         return ""
-    head = ["rival", *map(plural, VERDICTS)]
-    rows = [[name, *(str(found[w]) for w in VERDICTS)] for name, found in tally.verdicts.items()]
-    total = tally.total
+    head = ["baseline", *map(plural, VERDICTS)]
+    rows = [[name, *(str(found[w]) for w in VERDICTS)] for name, found in verdicts.items()]
+    total = sum(verdicts.values(), Counter())
     rows.append(["**all**", *(f"**{total[word]}**" for word in VERDICTS)])
-    title = f"## At equal {AXIS_NAMES[tally.axis]}: {sum(total.values())} comparisons"
+    title = f"## At equal {AXES[axis].title}: {sum(total.values())} comparisons"
     return f"{title}\n\n{markdown_table(head, rows)}"
 
 
@@ -68,7 +71,7 @@ def _overview(overview: Overview) -> str:
 def _comparison(table: Table, reference: str) -> list[str]:
     head = ["method", *map(_title, comparison_columns(table))]
     rows = [
-        [row.label, *(cell.text for cell in comparison_cells(row, table, reference))]
+        [row.title, *(cell.text for cell in comparison_cells(row, table, reference))]
         for row in table.rows
     ]
     return [f"### {equal(table.budget).capitalize()}", markdown_table(head, rows), _source(table)]
@@ -76,13 +79,13 @@ def _comparison(table: Table, reference: str) -> list[str]:
 
 def _study(table: Table) -> list[str]:
     memory = memory_known(table)
-    unit = "%" if table.measure.percent else ""
-    scores = Column(f"{table.split} {table.measure.name}", unit)
+    unit = "%" if table.metric.percent else ""
+    scores = Column(f"{table.split} {table.metric.name}", unit)
     head = [table.study, *map(_title, (scores, Column("seeds"), *cost_columns(memory)))]
     rows = [
         [
-            row.label,
-            score(row.summary(table.split), len(row.scores(table.split)), table.digits),
+            row.title,
+            score(row.mean(table.split), len(row.scores(table.split)), table.digits),
             seed_ranges(row.runs),
             *(cell.text for cell in cost_cells(row, memory)),
         ]
@@ -105,7 +108,7 @@ def _source(table: Table) -> str:
     facts["versions"] = list(dict.fromkeys(filter(None, map(versions, table.runs))))
     facts["date"] = list(dict.fromkeys((dates[0], dates[-1]))) if dates else []
     lines = [
-        f"- {row.label}: seeds {seed_ranges(row.runs)}; {options_of(row.runs)}"
+        f"- {row.title}: seeds {seed_ranges(row.runs)}; {list_options(row.runs)}"
         for row in table.rows
     ]
     lines += [f"- {name}: {'; '.join(values)}" for name, values in facts.items() if values]

@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hardstep._pages import Markup, element
-from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.numbers import NONE
-from hardstep.bench.report.rows import Row, most_seeds
-from hardstep.bench.report.tables import Cell, Column, sortable
-from hardstep.bench.summary import AXIS_NAMES
+from hardstep.bench.axes import AXES
+from hardstep.bench.report.tables import NONE, Cell, Column, sortable
+from hardstep.bench.summary import Row, Summary, Table
 
-# Before a rival's score, by the reference's verdict, so that numbers still end in one line.
+# Before a baseline's score, by the reference's verdict, so that numbers still end in one line.
 MARKS = {"win": "", "tie": "= ", "loss": "> "}
 
 
@@ -25,13 +23,13 @@ class Overview:
     @property
     def title(self) -> str:
         """What was equal."""
-        return f"Mean test scores at equal {AXIS_NAMES[self.axis]}"
+        return f"Mean test scores at equal {AXES[self.axis].title}"
 
     @property
     def columns(self) -> list[Column]:
         """Headings; the first column names the task."""
         names = [Column(name) for name in self.methods]
-        return [Column("task"), Column(AXIS_NAMES[self.axis]), *names]
+        return [Column("task"), Column(AXES[self.axis].title), *names]
 
     def lines(self) -> list[tuple[str, list[Cell]]]:
         """Name and cells of every task."""
@@ -39,16 +37,16 @@ class Overview:
 
     def _cells(self, table: Table) -> list[Cell]:
         amount = table.budget.amount
-        scores = [_score(most_seeds(table.rows, method), table) for method in self.methods]
+        scores = [_score(table.row(method), table) for method in self.methods]
         return [Cell(f"{amount:,.10g}", amount), *scores]
 
 
-def overviews(contents: Contents) -> list[Overview]:
+def overviews(summary: Summary) -> list[Overview]:
     """One per axis along which something was compared."""
     found = []
-    for axis in AXIS_NAMES:
-        tables = [t for t in contents.tables if t.budget.axis == axis and len(_methods([t])) > 1]
-        methods = sorted(_methods(tables), key=lambda name: (name != contents.reference, name))
+    for axis in AXES:
+        tables = [t for t in summary.tables if t.budget.axis == axis and len(_methods([t])) > 1]
+        methods = sorted(_methods(tables), key=lambda name: (name != summary.reference, name))
         if tables:
             found.append(Overview(axis, tuple(methods), tuple(tables)))
     return found
@@ -74,11 +72,11 @@ def overview_table(overview: Overview) -> Markup:
 
 
 def _methods(tables: Iterable[Table]) -> set[str]:
-    return {row.method for table in tables for row in table.rows}
+    return {row.name for table in tables for row in table.rows}
 
 
 def _score(row: Row | None, table: Table) -> Cell:
-    value = None if row is None else row.summary("test")
+    value = None if row is None else row.mean("test")
     if row is None or value is None:
         return Cell(NONE)
     mark = MARKS[row.against.verdict] if row.against else ""
@@ -87,6 +85,5 @@ def _score(row: Row | None, table: Table) -> Cell:
 
 
 def _name(table: Table) -> str:
-    measure = table.measure
-    unit = "" if measure.percent else f", {measure.name}"
+    unit = "" if table.metric.percent else f", {table.metric.name}"
     return f"{table.task}, {table.data}{unit}"

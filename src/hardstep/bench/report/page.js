@@ -30,8 +30,7 @@ for (const button of document.querySelectorAll("th > button")) {
 // Curves: drawn from the embedded data, for the axis and the methods chosen.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const TITLES = { steps: "steps", evaluations: "evaluations", seconds: "wall-clock seconds" };
-const COLOURS = 8; // of the style sheet; further methods repeat them dashed
+const COLORS = 8; // of the style sheet; further methods repeat them dashed
 const SPACE = { left: 40, right: 12, top: 26, bottom: 40 };
 const hidden = new Set();
 let axis = document.querySelector(".switch [aria-pressed=true]")?.dataset.axis;
@@ -48,7 +47,7 @@ function make(name, attributes, ...children) {
 }
 
 const look = (series) =>
-  `c${series % COLOURS} dash${Math.floor(series / COLOURS) % 3}` +
+  `c${series % COLORS} dash${Math.floor(series / COLORS) % 3}` +
   (series < DATA.references ? " reference" : "");
 
 function staircase(xs, ys) {
@@ -92,13 +91,13 @@ function* axes(spec, { height, right, bottom, toX, toY }) {
     yield make("line", { x1: x, x2: x, y1: SPACE.top, y2: bottom, class: "budget" });
   }
   yield make("line", { x1: SPACE.left, x2: right, y1: bottom, y2: bottom, class: "tick" });
-  yield make("text", { x: right, y: height - 6, "text-anchor": "end" }, TITLES[axis]);
+  yield make("text", { x: right, y: height - 6, "text-anchor": "end" }, DATA.titles[axis]);
 }
 
 function draw(chart, width) {
   const { spec } = chart;
   const place = frame(width, spec);
-  const label = `Best validation ${spec.measure} so far against ${TITLES[axis]}`;
+  const label = `Best validation ${spec.metric} so far against ${DATA.titles[axis]}`;
   const viewBox = `0 0 ${width} ${place.height}`;
   const svg = make("svg", { viewBox, role: "img", "aria-label": label }, ...axes(spec, place));
   svg.dataset.axis = axis;
@@ -144,7 +143,7 @@ function point(chart, svg, event) {
 
 function unpoint(chart) {
   for (const { path } of chart.lines) path.classList.remove("near");
-  chart.heading.textContent = `validation ${chart.spec.measure}`;
+  chart.heading.textContent = `validation ${chart.spec.metric}`;
   chart.heading.classList.remove("telling");
 }
 

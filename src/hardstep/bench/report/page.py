@@ -7,27 +7,26 @@ from importlib.resources import files
 from itertools import groupby
 
 from hardstep import __version__
-from hardstep._pages import Markup, element, embedded, html_page, join
-from hardstep.bench.report.contents import Contents, Table
+from hardstep._pages import Markup, element, embed_json, html_page, join
+from hardstep.bench.axes import AXES
 from hardstep.bench.report.figures import chart_frame, charts, study_figure
-from hardstep.bench.report.numbers import count
 from hardstep.bench.report.overview import legend, overview_table, overviews
 from hardstep.bench.report.sources import source_sections
-from hardstep.bench.report.tables import comparison_table, tally_table
+from hardstep.bench.report.tables import comparison_table, count, verdict_table
+from hardstep.bench.summary import Summary, Table
 
-AXES = {"steps": "steps", "evaluations": "evaluations", "seconds": "wall-clock"}
-FIRST_AXIS = "evaluations"  # steps would flatter methods whose steps are dear
+FIRST_AXIS = "evals"  # steps would flatter methods whose steps are expensive
 
 
-def render(contents: Contents) -> str:
-    """The whole page; the same contents give the same bytes."""
+def render(summary: Summary) -> str:
+    """The whole page; the same summary give the same bytes."""
     script, style = _asset("page.js"), _asset("page.css")
     sections = [
-        ("summary", "Summary", _summary(contents)),
-        ("tasks", "Results by task", _tasks(contents)),
-        ("curves", "Learning curves", _curves(contents)),
-        ("ablations", "Ablations", _ablations(contents)),
-        ("sources", "Settings and provenance", _sources(contents)),
+        ("summary", "Summary", _summary(summary)),
+        ("tasks", "Results by task", _tasks(summary)),
+        ("curves", "Learning curves", _curves(summary)),
+        ("ablations", "Ablations", _ablations(summary)),
+        ("sources", "Settings and provenance", _sources(summary)),
     ]
     shown = [section for section in sections if section[2]]
     links = [element("a", title, href=f"#{name}") for name, title, _ in shown]
@@ -38,10 +37,10 @@ def render(contents: Contents) -> str:
         element("header", element("h1", "Methods compared"), element("nav", *links)),
         element("main", *body),
         element("footer", f"Written by hardstep {__version__} from records of runs."),
-        f'<script type="application/json" id="data">{embedded(charts(contents))}</script>',
+        f'<script type="application/json" id="data">{embed_json(charts(summary))}</script>',
         f"<script>{script}</script>",
     ]
-    title = f"hardstep report: {_tasks_named(contents)}"
+    title = f"hardstep report: {_tasks_named(summary)}"
     return html_page(title, style, "\n".join(whole), head=f"{_policy(script)}\n")
 
 
@@ -59,19 +58,19 @@ def _policy(script: str) -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
 
 
-def _tasks_named(contents: Contents) -> str:
-    return ", ".join(sorted({run.task for run in contents.runs}))
+def _tasks_named(summary: Summary) -> str:
+    return ", ".join(sorted({run["task"] for run in summary.runs}))
 
 
-def _summary(contents: Contents) -> list[Markup]:
-    runs = contents.runs
-    compared = sum(len(table.runs) for table in contents.tables)
+def _summary(summary: Summary) -> list[Markup]:
+    runs = summary.runs
+    compared = sum(len(table.runs) for table in summary.tables)
     facts = [
         ("run", "runs", len(runs)),
-        ("task", "tasks", len({(run.task, run.data) for run in runs})),
-        ("method", "methods", len({run.method for run in runs})),
-        ("seed", "seeds", len({run.seed for run in runs})),
-        ("record skipped", "records skipped", len(contents.skipped)),
+        ("task", "tasks", len({(run["task"], run["data"]) for run in runs})),
+        ("method", "methods", len({run["method"] for run in runs})),
+        ("seed", "seeds", len({run["seed"] for run in runs})),
+        ("record skipped", "records skipped", len(summary.skipped)),
     ]
     numbers = [
         element("div", element("dt", one if number == 1 else several), element("dd", count(number)))
@@ -79,16 +78,16 @@ def _summary(contents: Contents) -> list[Markup]:
     ]
     purposes = (
         f"{count(compared)} runs compare methods, "
-        f"{count(sum(len(study.runs) for study in contents.studies))} belong to ablations, "
-        f"{count(len(contents.tuning))} tuned settings on validation and are not in the tables."
+        f"{count(sum(len(study.runs) for study in summary.studies))} belong to ablations, "
+        f"{count(len(summary.tuning))} tuned settings on validation and are not in the tables."
     )
-    if contents.repeated:
-        purposes += f" {count(contents.repeated)} runs were recorded again; the last one counts."
+    if summary.repeated:
+        purposes += f" {count(summary.repeated)} runs were recorded again; the last one counts."
     return [
         element("dl", *numbers, class_="numbers"),
         element("p", purposes),
-        *_skipped(contents.skipped),
-        *_verdicts(contents),
+        *_skipped(summary.skipped),
+        *_verdicts(summary),
     ]
 
 
@@ -99,27 +98,27 @@ def _skipped(sentences: Iterable[str]) -> list[Markup]:
     return [element("details", element("summary", "What was skipped"), element("ul", *items))]
 
 
-def _verdicts(contents: Contents) -> list[Markup]:
-    if not contents.tables:
+def _verdicts(summary: Summary) -> list[Markup]:
+    if not summary.tables:
         return []
-    comparisons = sum(tally.total.total() for tally in contents.tallies)
+    comparisons = sum(v.total() for axis in AXES for v in summary.verdicts(axis).values())
     explanation = join(
-        element("b", f"{contents.reference} against each rival. "),
-        f"A win is a task and budget at which the test score of {contents.reference} was better "
-        "than the rival's with every seed both have; a loss, at which it was worse with every "
+        element("b", f"{summary.reference} against each baseline. "),
+        f"A win is a task and budget at which the test score of {summary.reference} was better "
+        "than the baseline's with every seed both have; a loss, at which it was worse with every "
         f"seed; all else is a tie. {count(comparisons)} comparisons were made; p-values are not "
         "corrected for that.",
     )
-    tables = [tally_table(tally, contents.reference) for tally in contents.tallies]
-    scores = [overview_table(overview) for overview in overviews(contents)]
-    note = [element("p", legend(contents.reference), class_="note")] if scores else []
+    tables = [verdict_table(summary, axis) for axis in AXES]
+    scores = [overview_table(overview) for overview in overviews(summary)]
+    note = [element("p", legend(summary.reference), class_="note")] if scores else []
     return [element("p", explanation), element("div", *tables, class_="tallies"), *scores, *note]
 
 
-def _tasks(contents: Contents) -> list[Markup]:
-    if not contents.tables:
+def _tasks(summary: Summary) -> list[Markup]:
+    if not summary.tables:
         return []
-    reference = contents.reference
+    reference = summary.reference
     explanation = (
         "Scores are means ± sample standard deviations over seeds; validation selected the "
         "weights, and the test set was read once. A margin is the mean over common seeds of what "
@@ -128,9 +127,9 @@ def _tasks(contents: Contents) -> list[Markup]:
         "Steps, evaluations and seconds are means per run. A click on a heading sorts."
     )
     parts = [element("p", explanation)]
-    for title, tables in _by_task(contents.tables):
+    for title, tables in _by_task(summary.tables):
         parts.append(element("h3", title))
-        parts += [comparison_table(table, contents) for table in tables]
+        parts += [comparison_table(table, summary) for table in tables]
     return parts
 
 
@@ -139,18 +138,18 @@ def _by_task(tables: Iterable[Table]) -> Iterable[tuple[str, list[Table]]]:
         yield f"{task} on {data}", list(found)
 
 
-def _curves(contents: Contents) -> list[Markup]:
-    if not contents.tables:
+def _curves(summary: Summary) -> list[Markup]:
+    if not summary.tables:
         return []
     buttons = [
         element(
             "button",
-            title,
+            axis.title,
             type="button",
-            data_axis=name,
+            data_axis=axis.field,
             aria_pressed="true" if name == FIRST_AXIS else "false",
         )
-        for name, title in AXES.items()
+        for name, axis in AXES.items()
     ]
     bar = element(
         "div",
@@ -163,22 +162,22 @@ def _curves(contents: Contents) -> list[Markup]:
         "the axis is the one that was equal. A method is hidden and shown by its name."
     )
     parts = [element("p", explanation), element("noscript", "Curves need JavaScript."), bar]
-    for title, tables in _by_task(contents.tables):
+    for title, tables in _by_task(summary.tables):
         parts.append(element("h3", title))
         parts.append(element("div", *map(chart_frame, tables), class_="charts"))
     return parts
 
 
-def _ablations(contents: Contents) -> list[Markup]:
-    if not contents.studies:
+def _ablations(summary: Summary) -> list[Markup]:
+    if not summary.studies:
         return []
     parts = [element("p", "One dot per seed; the bar is the mean.")]
-    for study, tables in groupby(contents.studies, key=lambda table: table.study):
+    for study, tables in groupby(summary.studies, key=lambda table: table.study):
         parts.append(element("h3", f"Study of {study}"))
         parts += [study_figure(table) for table in tables]
     return parts
 
 
-def _sources(contents: Contents) -> list[Markup]:
+def _sources(summary: Summary) -> list[Markup]:
     explanation = "What the runs behind each table and figure were; distinct values only."
-    return [element("p", explanation), *source_sections(contents)]
+    return [element("p", explanation), *source_sections(summary)]

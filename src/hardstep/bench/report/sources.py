@@ -5,24 +5,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from hardstep._pages import Markup, element, join
-from hardstep.bench.report.contents import Contents, Table
-from hardstep.bench.report.runs import Run
+from hardstep.bench.records import Record
 from hardstep.bench.report.tables import equal
+from hardstep.bench.summary import Summary, Table, options_of
 
 VERSIONS = ("hardstep", "torch", "python")
 SHOWN = 6  # distinct values of a fact; the records have them all
 
 
-def source_sections(contents: Contents) -> list[Markup]:
+def source_sections(summary: Summary) -> list[Markup]:
     """What can be unfolded for each task."""
     blocks: dict[tuple[str, str], list[Markup]] = defaultdict(list)
-    for table in contents.tables:
+    for table in summary.tables:
         blocks[table.task, table.data].append(_table_block(table))
-    for table in contents.studies:
+    for table in summary.studies:
         blocks[table.task, table.data].append(_study_block(table))
-    tuning: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in contents.tuning:
-        tuning[run.task, run.data].append(run)
+    tuning: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for run in summary.tuning:
+        tuning[run["task"], run["data"]].append(run)
     for place, runs in tuning.items():
         blocks[place].append(_tuning_block(runs))
     return [
@@ -50,13 +50,13 @@ def _study_block(table: Table) -> Markup:
     return _block(table, title, "variant")
 
 
-def _tuning_block(runs: Sequence[Run]) -> Markup:
+def _tuning_block(runs: Sequence[Record]) -> Markup:
     """How much tuning every method got; its many options are in the records."""
-    by_method: dict[str, list[Run]] = defaultdict(list)
+    by_method: dict[str, list[Record]] = defaultdict(list)
     for run in runs:
-        by_method[run.method].append(run)
+        by_method[run["method"]].append(run)
     tried = "; ".join(
-        f"{method}: {len(found)} runs of {len({run.options for run in found})} "
+        f"{method}: {len(found)} runs of {len(set(map(options_of, found)))} "
         f"configurations, seeds {seed_ranges(found)}"
         for method, found in sorted(by_method.items())
     )
@@ -72,7 +72,7 @@ def _block(table: Table, title: Markup, kind: str) -> Markup:
     """Options as a table; rows that agree on them are written once."""
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.rows:
-        alike[seed_ranges(row.runs), options_of(row.runs)].append(row.label)
+        alike[seed_ranges(row.runs), list_options(row.runs)].append(row.title)
     body = [
         element(
             "tr",
@@ -94,16 +94,16 @@ def _block(table: Table, title: Markup, kind: str) -> Markup:
     )
 
 
-def options_of(runs: Sequence[Run]) -> str:
+def list_options(runs: Sequence[Record]) -> str:
     """What was set, of every configuration."""
     texts = []
-    for options in dict.fromkeys(run.options for run in runs):
+    for options in dict.fromkeys(map(options_of, runs)):
         pairs = json.loads(options).items()
         texts.append(", ".join(f"{name} = {value}" for name, value in pairs) or "defaults")
     return "; ".join(texts)
 
 
-def _facts(runs: Sequence[Run], settings: Sequence[str] = ()) -> Markup:
+def _facts(runs: Sequence[Record], settings: Sequence[str] = ()) -> Markup:
     """Distinct values only: most runs of a table share all of them."""
     facts = {name: distinct(runs, name) for name in ("commit", "machine")}
     facts["versions"] = list(dict.fromkeys(filter(None, map(versions, runs))))
@@ -123,22 +123,22 @@ def _facts(runs: Sequence[Run], settings: Sequence[str] = ()) -> Markup:
     return element("dl", *items, class_="facts")
 
 
-def versions(run: Run) -> str:
+def versions(run: Record) -> str:
     """Of what it ran on."""
-    known = [f"{name} {run.record[name]}" for name in VERSIONS if run.record.get(name)]
+    known = [f"{name} {run[name]}" for name in VERSIONS if run.get(name)]
     return ", ".join(known)
 
 
-def distinct(runs: Iterable[Run], name: str) -> list[str]:
+def distinct(runs: Iterable[Record], name: str) -> list[str]:
     """Values of a field in order of appearance, without empty ones."""
-    values = (str(run.record.get(name) or "") for run in runs)
+    values = (str(run.get(name) or "") for run in runs)
     return [value for value in dict.fromkeys(values) if value]
 
 
-def seed_ranges(runs: Iterable[Run]) -> str:
-    """Seeds in order, with neighbours as a range: 0–4, 10."""
+def seed_ranges(runs: Iterable[Record]) -> str:
+    """Seeds in order, with neighbors as a range: 0–4, 10."""
     ranges: list[list[int]] = []
-    for seed in sorted({run.seed for run in runs}):
+    for seed in sorted({run["seed"] for run in runs}):
         if ranges and seed == ranges[-1][-1] + 1:
             ranges[-1][1:] = [seed]
         else:

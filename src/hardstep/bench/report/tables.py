@@ -1,17 +1,54 @@
-"""Tables of a report: every column sorts by value, losses look like wins."""
+"""Tables of a report: every column sorts by value, losses look like wins.
+
+What a cell says is the same in HTML and in Markdown.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hardstep._pages import Markup, element, join
-from hardstep.bench.protocol import Budget
-from hardstep.bench.report.contents import Contents, Table, Tally
-from hardstep.bench.report.numbers import NONE, count, megabytes, p_value, score, seconds, signed
-from hardstep.bench.report.rows import Row
-from hardstep.bench.summary import AXIS_NAMES
+from hardstep.bench.axes import AXES, Budget
+from hardstep.bench.summary import Row, Summary, Table
 
 VERDICTS = ("win", "tie", "loss")
+NONE = "–"
+
+
+def score(value: tuple[float, float] | None, num: int, digits: int) -> str:
+    """Mean and spread; a single run has no spread."""
+    if value is None:
+        return NONE
+    mean, spread = value
+    return f"{mean:.{digits}f}" + (f" ± {spread:.{digits}f}" if num > 1 else "")
+
+
+def signed(value: float, digits: int) -> str:
+    """With its sign, a true minus."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separated."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits or so."""
+    if value is None:
+        return NONE
+    return f"{value:,.2f}" if value < 10 else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def megabytes(value: float | None) -> str:
+    """Of bytes."""
+    return NONE if value is None else f"{value / 1e6:,.0f}"
+
+
+def p_value(value: float) -> str:
+    """Or why there is none."""
+    return "not computed" if math.isnan(value) else f"{value:.3g}"
 
 
 class Column(NamedTuple):
@@ -78,21 +115,23 @@ def _body_row(name: str, cells: Sequence[Cell], reference: bool) -> Markup:
     return element("tr", head, *written, class_="reference" if reference else None)
 
 
-def tally_table(tally: Tally, reference: str) -> Markup:
+def verdict_table(summary: Summary, axis: str) -> Markup:
     """Wins, ties and losses at one thing equal."""
-    title = f"At equal {AXIS_NAMES[tally.axis]}"
-    if not tally.verdicts:
+    title = f"At equal {AXES[axis].title}"
+    verdicts = summary.verdicts(axis)
+    if not verdicts:
         return element(
             "div", element("h3", title), element("p", "Nothing was compared so.", class_="note")
         )
-    columns = [Column("rival"), *(Column(plural(word)) for word in VERDICTS), Column("in all")]
+    columns = [Column("baseline"), *(Column(plural(word)) for word in VERDICTS), Column("in all")]
     rows = [
-        (rival, [Cell(str(number), number) for number in _numbers(found)], False)
-        for rival, found in tally.verdicts.items()
+        (baseline, [Cell(str(number), number) for number in _numbers(found)], False)
+        for baseline, found in verdicts.items()
     ]
-    totals = [element("td", str(number), class_="number") for number in _numbers(tally.total)]
+    total = sum(verdicts.values(), Counter())
+    totals = [element("td", str(number), class_="number") for number in _numbers(total)]
     foot = element("tr", element("th", "all", scope="row"), *totals)
-    name = f"Wins, ties and losses of {reference}, {title.lower()}"
+    name = f"Wins, ties and losses of {summary.reference}, {title.lower()}"
     return element("div", element("h3", title), sortable(name, columns, rows, foot))
 
 
@@ -107,10 +146,10 @@ def plural(verdict: str) -> str:
 
 def comparison_columns(table: Table) -> list[Column]:
     """Headings of `comparison_cells`, after the method's name."""
-    measure, percent = table.measure, "%" if table.measure.percent else ""
-    best_first = "descending" if measure.higher_is_better else "ascending"
+    metric, percent = table.metric, "%" if table.metric.percent else ""
+    best_first = "descending" if metric.higher_is_better else "ascending"
     return [
-        Column(f"test {measure.name}", percent, best_first),
+        Column(f"test {metric.name}", percent, best_first),
         Column("seeds"),
         Column("validation", percent),
         Column("margin", "points" if percent else ""),
@@ -129,26 +168,26 @@ def comparison_cells(row: Row, table: Table, reference: str) -> list[Cell]:
     ]
 
 
-def comparison_table(table: Table, contents: Contents) -> Markup:
+def comparison_table(table: Table, summary: Summary) -> Markup:
     """Methods side by side."""
-    reference = contents.reference
+    reference = summary.reference
     columns = [Column("method"), *comparison_columns(table)]
     rows = [
-        (row.label, comparison_cells(row, table, reference), row.method == reference)
+        (row.title, comparison_cells(row, table, reference), row.name == reference)
         for row in table.rows
     ]
     return element(
         "figure",
         caption("Table", table),
         sortable(f"Table {table.number}", columns, rows),
-        _several(table, contents.reference),
+        _several(table, summary.reference),
         id=f"table-{table.number}",
     )
 
 
 def equal(budget: Budget) -> str:
     """What was equal, and how much of it there was."""
-    return f"at equal {AXIS_NAMES[budget.axis]}, {budget.amount:,.10g} each"
+    return f"at equal {budget.title}, {budget.amount:,.10g} each"
 
 
 def caption(word: str, table: Table) -> Markup:
@@ -165,7 +204,7 @@ def settings_link(table: Table) -> Markup:
 
 def _scores(row: Row, table: Table) -> list[Cell]:
     def cell(split: str) -> Cell:
-        value = row.summary(split)
+        value = row.mean(split)
         text = score(value, len(row.scores(split)), table.digits)
         return Cell(text, value[0] if value else None)
 
@@ -175,7 +214,7 @@ def _scores(row: Row, table: Table) -> list[Cell]:
 def _margin(row: Row, table: Table, reference: str) -> list[Cell]:
     found = row.against
     if found is None:
-        word = "reference" if row.method == reference else NONE
+        word = "reference" if row.name == reference else NONE
         return [Cell(NONE), Cell(NONE), Cell(word)]
     p = found.test.p_value
     partial = len(found.seeds) < len(row.seeds)
@@ -208,7 +247,7 @@ def _costs(memory: bool) -> Sequence[tuple[Column, str, Callable[[float | None],
 
 def _several(table: Table, reference: str) -> Markup | None:
     """A note where it would not be clear whose the margins are."""
-    if sum(row.method == reference for row in table.rows) < 2:
+    if sum(row.name == reference for row in table.rows) < 2:
         return None
     return element(
         "p",

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardstep._files import cache_folder, replacing
+from hardstep._files import cache_folder, write_atomically
 
 _ARGUMENTS = (ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 Function = Callable[..., None]
@@ -91,7 +91,7 @@ def _write(path: Path | None, code: bytes) -> None:
     if path is None:
         return
     try:
-        with replacing(path) as temporary:
+        with write_atomically(path) as temporary:
             temporary.write_bytes(_digest(path, code) + code)
     except OSError:
         return

@@ -21,7 +21,7 @@ ROUNDING = 128  # units in the last place of a loss; the gallery's tasks differ 
 LAST_DIGITS = 8  # units in the last place by which weights are moved to see what rounding does
 
 
-def contradiction(
+def find_contradiction(
     candidates: Candidates, problem: Problem, span: Span, losses: Tensor, base: Tensor
 ) -> str | None:
     """How `losses` of a span differ from those of plain forward passes, if they do.
@@ -38,7 +38,7 @@ def contradiction(
     rounding = ROUNDING * _precision(losses) * plain.abs()
     off = _off(found, plain, TOLERANCE * _largest(plain - base.double()) + rounding)
     if 2 * int(off.sum()) > len(places):
-        moved = OneByOne().losses(_nudged(candidates), problem, alone).double()
+        moved = OneByOne().losses(_nudge(candidates), problem, alone).double()
         off &= _off(found, plain, 2 * _largest(moved - plain))
     if 2 * int(off.sum()) <= len(places):
         return None
@@ -76,14 +76,14 @@ def _off(found: Tensor, plain: Tensor, allowed: Tensor | float) -> Tensor:
     return ~same & ~((found - plain).abs() <= allowed)
 
 
-def _nudged(candidates: Candidates) -> Candidates:
+def _nudge(candidates: Candidates) -> Candidates:
     """The same candidates, with other last digits in every searched tensor."""
     generator = torch.Generator().manual_seed(0)
 
-    def nudged(tensor: Tensor) -> Tensor:
+    def nudge(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
         signs = torch.randint(2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
         return tensor.detach() * (1 + LAST_DIGITS * torch.finfo(tensor.dtype).eps * signs)
 
-    return replace(candidates, base={name: nudged(t) for name, t in candidates.base.items()})
+    return replace(candidates, base={name: nudge(t) for name, t in candidates.base.items()})

@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from torch import Tensor
-from torch.func import vmap
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.incremental.changes import (
     Change,
     Pairs,
     Stacked,
-    changed_rows,
-    stacked,
+    changed_examples,
+    stack,
 )
-from hardstep.evaluation.incremental.rows import rows_rule
+from hardstep.evaluation.incremental.examples import carry_examples
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.sandbox import run_vmap
 from hardstep.evaluation.trace.record import Node, Ref, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -46,16 +46,14 @@ class Walk:
         """Carry changes through the rest of the record, up to the loss."""
         self._rest(env, later, pairs, num)
         result = env.get(self.record.result)
-        if result is None:
-            return self.base(self.record.result).reshape(()).expand(num)
-        return stacked(self.base(self.record.result), result, num, pairs).values.reshape(num)
+        return stack(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
     def _start(self, candidates: Candidates, tile: Span) -> dict[int, Change]:
         local = candidates.local(tile)
         if local is not None:
             return {
-                self.record.sources[name]: Column(0, unit, rows)
-                for name, (unit, rows) in local.items()
+                self.record.sources[name]: Column(0, unit, weight_rows)
+                for name, (unit, weight_rows) in local.items()
             }
         changed = candidates.changed(tile)
         return {self.record.sources[name]: Stacked(value) for name, value in changed.items()}
@@ -87,7 +85,7 @@ class Walk:
             raise Refused(f"{node.name}: {str(error)[:120]}") from error
 
     def _pairs(self, env: Mapping[int, Change], later: list[Node], num: int) -> Pairs | None:
-        """The (candidate, row) pairs in which any column leaving its axis differs."""
+        """The (candidate, example) pairs in which any column leaving its axis differs."""
         exits = {i for node in later for i in node.inputs if isinstance(env.get(i), Column)}
         mask: Tensor | None = None
         for index in sorted(exits):
@@ -95,7 +93,7 @@ class Walk:
             assert isinstance(column, Column)
             if column.axis == 0 or value.dim() < 2:
                 continue
-            differs = changed_rows(value, column)
+            differs = changed_examples(value, column)
             if mask is None:
                 mask = differs
             elif mask.shape == differs.shape:
@@ -103,9 +101,9 @@ class Walk:
         if mask is None:
             return None
         if not bool(mask.any()):
-            mask[0, 0] = True  # operations on no rows at all are not always defined
-        candidate, row = mask.nonzero(as_tuple=True)
-        return Pairs(candidate, row, num, mask.shape[1])
+            mask[0, 0] = True  # operations on no examples at all are not always defined
+        candidate, example = mask.nonzero(as_tuple=True)
+        return Pairs(candidate, example, num, mask.shape[1])
 
     def _rest(
         self, env: dict[int, Change], later: list[Node], pairs: Pairs | None, num: int
@@ -115,21 +113,23 @@ class Walk:
             if any(index in env for index in node.inputs):
                 results = None
                 if pairs is not None:
-                    results = self._try(node, rows_rule, node, env, self.base, pairs)
+                    results = self._try(node, carry_examples, node, env, self.base, pairs)
                 if results is None:
-                    results = self._try(node, self._stacked, node, env, pairs, num)
+                    results = self._try(node, self._carry_whole, node, env, pairs, num)
                 env.update(zip(node.outputs, results, strict=True))
             for index in node.inputs:
                 if self.last_use[index] == number[node.outputs]:
                     env.pop(index, None)
 
-    def _stacked(
+    def _carry_whole(
         self, node: Node, env: Mapping[int, Change], pairs: Pairs | None, num: int
     ) -> tuple[Change, ...]:
         """Any operation, over one whole value per candidate."""
         if node.func is None:
             raise Refused("an operation in place has no functional form")
-        changed = sorted({index for index in node.inputs if index in env})
+        # Torch's PReLU resizes a result, and says so, unless all that it is given is batched.
+        whole = node.name == "_prelu_kernel"
+        changed = sorted({index for index in node.inputs if index in env or whole})
         place = {index: n for n, index in enumerate(changed)}
 
         def call(*values: Tensor) -> Any:
@@ -142,7 +142,7 @@ class Walk:
                 args[3:5] = None, None  # batch statistics: the running ones are only written
             return node.func(*args, **kwargs)
 
-        inputs = [stacked(self.base(i), env[i], num, pairs).values for i in changed]
-        result = vmap(call)(*inputs)
+        inputs = [stack(self.base(i), env.get(i), num, pairs).values for i in changed]
+        result = run_vmap(call, *inputs)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(Stacked(out) for out in outputs)

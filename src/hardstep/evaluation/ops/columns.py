@@ -44,7 +44,7 @@ def column_rule(node: Node, env: Mapping[int, object], base: Lookup) -> Column |
     return rule(node, columns, base) if rule else None
 
 
-def _aligned(column: Column, ndim: int, own: int) -> Column:
+def _align(column: Column, ndim: int, own: int) -> Column:
     """The column of a value broadcast to `ndim` dimensions (new ones lead)."""
     lead = ndim - own
     if lead == 0:
@@ -57,7 +57,7 @@ def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
     if len(node.outputs) != 1 or node.func is None:
         return None
     shape = base(node.outputs[0]).shape
-    aligned = {i: _aligned(c, len(shape), base(i).dim()) for i, c in columns.items()}
+    aligned = {i: _align(c, len(shape), base(i).dim()) for i, c in columns.items()}
     axes = {column.axis for column in aligned.values()}
     first = next(iter(aligned.values()))
     sizes = {base(i).shape[columns[i].axis] for i in columns}
@@ -79,7 +79,7 @@ def _elementwise(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
     return Column(first.axis, first.unit, node.func(*args, **kwargs))
 
 
-def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+def _transpose(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     (index,) = node.inputs
     column, ndim = columns[index], base(index).dim()
     order = list(range(ndim))
@@ -97,7 +97,7 @@ def _transposed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Colu
     return Column(axis, column.unit, slices)
 
 
-def _reshaped(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+def _reshape(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     """A view that leaves the changed axis a dimension of its own."""
     (index,) = node.inputs
     if base(index).dtype != base(node.outputs[0]).dtype:
@@ -171,7 +171,7 @@ def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
     return Column(1, changed.unit, slices.movedim(1, 0))
 
 
-def _unsqueezed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+def _unsqueeze(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
     (index,) = node.inputs
     column, ndim = columns[index], base(index).dim()
     dim = node.args[1] % (ndim + 1)
@@ -181,12 +181,12 @@ def _unsqueezed(node: Node, columns: Mapping[int, Column], base: Lookup) -> Colu
 
 
 _RULES: dict[str, Rule] = {
-    "t": _transposed,
-    "transpose": _transposed,
-    "permute": _transposed,
-    "view": _reshaped,
-    "_unsafe_view": _reshaped,
-    "unsqueeze": _unsqueezed,
+    "t": _transpose,
+    "transpose": _transpose,
+    "permute": _transpose,
+    "view": _reshape,
+    "_unsafe_view": _reshape,
+    "unsqueeze": _unsqueeze,
     "mm": _product,
     "addmm": _product,
     "convolution": _convolution,

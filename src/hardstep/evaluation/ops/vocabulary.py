@@ -1,4 +1,4 @@
-"""Which aten operations act element by element, and which treat rows apart."""
+"""Which aten operations act element by element, and which treat examples apart."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -15,7 +15,7 @@ ELEMENTWISE = _names("""
     softplus sqrt sub tan tanh threshold trunc where _to_copy xlogy
 """)
 
-# Operations along dimensions named by a `dim` argument: apart by row unless one of them is 0.
+# Operations along dimensions named by a `dim` argument: apart by example unless one of them is 0.
 ALONG_DIM = _names("""
     cat stack gather scatter split split_with_sizes unbind index_select unsqueeze squeeze select
     slice glu _softmax _log_softmax sum mean amax amin argmax argmin max min var std any all prod

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from hardstep.evaluation.memory import DispatchMode
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolated, reseed
-from hardstep.evaluation.trace.dispatch import DispatchMode
+from hardstep.evaluation.sandbox import isolate, reseed
 
 # Ways out of torch that no operation records: what comes back cannot be followed.
 _EXITS = {
@@ -64,16 +64,16 @@ class Node:
 
     def filled(self, operand: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments and keyword arguments with something in place of every reference."""
-        args = [_filled(argument, operand) for argument in self.args]
-        return args, {name: _filled(value, operand) for name, value in self.kwargs.items()}
+        args = [_fill(argument, operand) for argument in self.args]
+        return args, {name: _fill(value, operand) for name, value in self.kwargs.items()}
 
 
-def _filled(argument: Any, operand: Callable[[Ref], Any]) -> Any:
+def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
     # A twentieth of the time of torch's tree_map, on arguments that are never deep.
     if isinstance(argument, Ref):
         return operand(argument)
     if isinstance(argument, list | tuple):
-        return [_filled(item, operand) for item in argument]
+        return [_fill(item, operand) for item in argument]
     return argument
 
 
@@ -109,7 +109,7 @@ def record(
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
     recorder.sources = set(sources.values())
-    with isolated(problem.model):
+    with isolate(problem.model):
         with _NoExits(recorder), recorder:
             reseed(seed)
             loss = problem.loss(tensors, problem.buffers())
@@ -137,7 +137,7 @@ _COSTLY = {  # to compute, beside copying the result
 
 class _Recorder(DispatchMode):
     def __init__(self, memory_budget: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.memory_budget = memory_budget
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []

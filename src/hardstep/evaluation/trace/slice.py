@@ -25,14 +25,15 @@ class Slice:
 
     def __init__(self, written: Record, names: Sequence[str]) -> None:
         self.record = written
-        self.nodes = _needed(_reached(written, [written.sources[n] for n in names]), written.result)
+        sources = {written.sources[name] for name in names}
+        self.nodes = _drop_unused(_follow(written, sources), written.result)
 
     def base(self, index: int) -> Tensor:
         """A recorded base value."""
         return self.record.values[index]
 
 
-def _reached(written: Record, sources: list[int]) -> list[Node]:
+def _follow(written: Record, sources: set[int]) -> list[Node]:
     """The nodes that depend on the sources."""
     found, reached = [], set(sources)
     for node in written.nodes:
@@ -63,7 +64,7 @@ def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
     return any(index in reached and written.values[index].dtype in truths for index in masks)
 
 
-def _needed(nodes: list[Node], result: int) -> list[Node]:
+def _drop_unused(nodes: list[Node], result: int) -> list[Node]:
     """Those of them that the result depends on: models keep records that no loss looks at."""
     found, needed = [], {result}
     for node in reversed(nodes):

@@ -1,1 +1,0 @@
-"""MAX-SAT from a hundred to a million variables: PolyStep and its rivals, recorded."""

@@ -1,0 +1,1 @@
+"""MAX-SAT from a hundred to a million variables: PolyStep and its baselines, recorded."""

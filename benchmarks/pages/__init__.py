@@ -1,0 +1,1 @@
+"""Tables and figures of README.md and docs/, written from records."""

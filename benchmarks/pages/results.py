@@ -1,0 +1,58 @@
+"""Renew docs/results.md, and what README.md and docs/comparing.md say of records, from these.
+
+    python -m benchmarks.pages.results
+
+Suites come through `hardstep report`; the theory ladder has a protocol and a table of its own.
+"""
+
+from pathlib import Path
+
+from benchmarks.pages import costs, edges, marked, readme, scarce
+from benchmarks.runs import ladder
+from hardstep.bench.records import load
+from hardstep.bench.report import render_markdown
+from hardstep.bench.summary import summarize
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+SUITES = ("digits", "paper", "ablations", "mnist-warm")
+PAGE = ROOT / "docs" / "results.md"
+MARKED = (ROOT / "README.md", ROOT / "docs" / "comparing.md")
+LADDER = """## The theory ladder
+
+The spiking network with the paper's settings: hypotheses of the convergence theorem switched on
+from the tuned run, and off from theory mode, one at a time; Δ against the head of its block
+(`python -m benchmarks.runs.ladder`, [theory.md](theory.md))."""
+ELSEWHERE = """## Elsewhere
+
+Time of a step: [performance.md](performance.md). MAX-SAT: [maxsat.md](maxsat.md). Checks of the
+theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../README.md)."""
+
+
+def pages() -> dict[Path, str]:
+    """What the pages should say."""
+    records, skipped = [], []
+    for name in SUITES:
+        loaded = load(RESULTS / f"{name}.jsonl")
+        records += loaded.records
+        skipped += loaded.skipped
+    summary = summarize(records, skipped=skipped)
+    parts = [render_markdown(summary), LADDER]
+    for data in sorted(ladder.SEEDS):
+        parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
+    made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
+    made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
+    made |= {"scarce": scarce.table(summary)}
+    pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
+    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
+
+
+def main() -> None:
+    """Write them."""
+    for page, text in pages().items():
+        page.write_text(text)
+        print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

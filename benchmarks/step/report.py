@@ -1,0 +1,272 @@
+"""From records to what a reader sees: a table and exponents between markers, and a chart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.step.records import Record, latest
+from benchmarks.step.rows import BY_NAME, ROWS
+from benchmarks.step.runs import DISTURBED
+from hardstep._pages import markdown_table
+
+BEGIN, END = "<!-- bench-step:begin -->", "<!-- bench-step:end -->"
+BATCH = 512  # what the table is for; trials with other batches are not shown
+PAGE, CHART = "performance.md", "performance.png"
+OURS, GOAL, SHORT = "#2a6f97", "#1b1b1b", "#c1666b"
+COLUMNS = (
+    "step",
+    "probes",
+    "published",
+    "ours",
+    "ratio, wall",
+    "ratio, CPU",
+    "must",
+    "aim",
+    "ours, batched",
+    "outside evaluation",
+    "of the limit",
+    "first step, cold / cached",
+)
+
+
+def write(records: list[Record], docs: Path) -> None:
+    """Renew the table in the page and the chart beside it; without records leave both alone."""
+    full = [record for record in records if record["batch"] == BATCH]
+    steps = latest(full, "step")
+    found = [steps[row.name, ""] for row in ROWS if (row.name, "") in steps]
+    if not found:
+        print(f"nothing is recorded yet at batch {BATCH}")
+        return
+    compared = [record for record in found if record["theirs"]]
+    if compared:
+        draw(compared, docs / CHART)
+    text = "\n\n".join([*_sections(found, bool(compared)), *_others(full), _origin(found)])
+    page = docs / PAGE
+    before, rest = page.read_text().split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    print(f"wrote {page}")
+
+
+def line(record: Record) -> str:
+    """One record in one line, for the terminal."""
+    if record["kind"] == "scaling":
+        fitted = ", ".join(f"{name} {value:.2f}" for name, value in record["exponents"].items())
+        return f"{record['row']}: exponents over {record['axis']}: {fitted}"
+    if record["kind"] == "written":
+        return _written(record)
+    if record["kind"] == "profile":
+        return f"{record['row']}: {', '.join(f'{n} {_seconds(v)}' for n, v in _parts(record))}"
+    ours = record["ours"]
+    text = f"{record['row']}: ours {_seconds(ours['median']['wall'])}"
+    if record["theirs"]:
+        ratio = record["ratio"]
+        text += f", published {_seconds(record['theirs']['median']['wall'])}"
+        text += f", {_times(ratio['wall'])} wall, {_times(ratio['cpu'])} CPU"
+        text += f" (must {_times(record['must'])}, aim {_times(record['aim'])})"
+    text += f", outside evaluation {ours['outside_evaluation']:.0%}"
+    if record["foreign_cores"] > DISTURBED:
+        text += f"; DISTURBED, others used {record['foreign_cores']:.1f} cores"
+    return text
+
+
+def _written(record: Record) -> str:
+    hand, layers = (record[name]["median"]["cpu"] for name in ("by_hand", "from_layers"))
+    return (
+        f"the recurrence of `{record['row']}` written by hand takes {_seconds(hand)} of CPU time "
+        f"per step, the same network built from `hardstep.nn` {_seconds(layers)}: "
+        f"{record['speed']['cpu']:.0%} of its speed"
+    )
+
+
+def _sections(found: list[Record], chart: bool) -> list[str]:
+    sections = [_table(found)]
+    if chart:
+        sections.insert(0, f"![ratio of the published step to ours, per row]({CHART})")
+    notes = [*filter(None, map(_note, found)), *_disturbances(found)]
+    return [*sections, " ".join(notes)] if notes else sections
+
+
+def _others(records: list[Record]) -> Iterator[str]:
+    """What was measured beside the steps."""
+    scalings = list(latest(records, "scaling").values())
+    if scalings:
+        yield _exponents(scalings)
+    profiles = list(latest(records, "profile").values())
+    if profiles:
+        yield _profiles(profiles)
+    for record in latest(records, "written").values():
+        yield f"{line(record)[:1].upper()}{line(record)[1:]}."
+
+
+def _table(found: list[Record]) -> str:
+    return markdown_table(COLUMNS, [_cells(record) for record in found])
+
+
+def _cells(record: Record) -> list[str]:
+    ours, theirs = record["ours"], record["theirs"]
+    ratio = record.get("ratio", {})
+    first = [_first(ours.get(name)) for name in ("first_step", "first_step_cached")]
+    return [
+        record["title"],
+        f"{ours['probes']:,}",
+        _seconds(theirs["median"]["wall"]) if theirs else "–",
+        _seconds(ours["median"]["wall"]),
+        f"**{_times(ratio['wall'])}**" if ratio else "–",
+        _times(ratio["cpu"]) if ratio else "–",
+        _goal(record, "must"),
+        _goal(record, "aim"),
+        f"{_seconds(record['batched']['wall'])} ({_times(record['batched']['ratio']['wall'])})",
+        f"{ours['outside_evaluation']:.0%}",
+        f"{record['limit']['reached']:.0%}",
+        " / ".join(first),
+    ]
+
+
+def _goal(record: Record, name: str) -> str:
+    goal = getattr(BY_NAME[record["row"]], name)
+    return _times(goal) if goal else "–"
+
+
+def _first(step: Record | None) -> str:
+    return "–" if step is None else f"+{max(0.0, step['over_median']):.1f} s"
+
+
+def _note(record: Record) -> str:
+    """What was timed in part, in words."""
+    parts = []
+    step = record["theirs"]["steps"][0] if record["theirs"] else {}
+    if step.get("share", 1.0) < 1:
+        parts.append(f"the published step was timed on {step['share']:.0%} of its probes")
+    if record["batched"]["share"] < 1:
+        parts.append(f"our batched one on {record['batched']['share']:.0%}")
+    return f"{record['title']}: {' and '.join(parts)}, scaled up." if parts else ""
+
+
+def _disturbances(found: list[Record]) -> list[str]:
+    """A warning, where one is due."""
+    disturbed = [
+        f"{record['title']} ({record['foreign_cores']:.1f} cores)"
+        for record in found
+        if record["foreign_cores"] > DISTURBED
+    ]
+    if not disturbed:
+        return []
+    return [f"**Disturbed by other processes, not to be relied on:** {'; '.join(disturbed)}."]
+
+
+def _exponents(scalings: list[Record]) -> str:
+    lines = []
+    for record in scalings:
+        cpu, wall = (record["exponents"][f"evaluation_{clock}"] for clock in ("cpu", "wall"))
+        sizes = ", ".join(f"{point['value']:,.0f}" for point in record["points"])
+        what = f"`{record['row']}` over {record['axis']}"
+        lines.append([what, f"{cpu:.2f}", f"{wall:.2f}", sizes])
+    return markdown_table(["exponent of our evaluation", "CPU", "wall", "sizes"], lines)
+
+
+def _parts(record: Record) -> list[tuple[str, float]]:
+    return list(record["parts"].items())
+
+
+def _profiles(profiles: list[Record]) -> str:
+    names = [name for name, _ in _parts(profiles[0])]
+    lines = []
+    for record in profiles:
+        total = sum(record["parts"].values())
+        shares = [f"{value / total:.0%}" for _, value in _parts(record)]
+        lines.append([record["title"], *shares])
+    return markdown_table(["where a step's time goes", *names], lines)
+
+
+def _origin(found: list[Record]) -> str:
+    newest = max(found, key=lambda record: record["date"])
+    machine, versions = newest["machine"], newest["ours"]["versions"]
+    theirs = newest["theirs"]["versions"] if newest["theirs"] else {}
+    listed = ", ".join(f"{name} {value}" for name, value in {**versions, **theirs}.items())
+    repeats = " or ".join(sorted({str(record["repeats"]) for record in found}))
+    return (
+        f"Recorded {newest['date'][:10]} in `benchmarks/results/bench-step.jsonl.gz` by "
+        f"`make bench-step`; {machine['processor']}, {machine['threads']} threads on "
+        f"{machine['cores']} cores, {_range(found, 'peak_operations')} GFLOP/s and "
+        f"{_range(found, 'peak_bytes')} GB/s measured, row by row; batch {newest['batch']}, "
+        f"repeats {repeats}; {_pictures(found)}; the newest row: {listed}."
+    )
+
+
+def _pictures(found: list[Record]) -> str:
+    """Which rows were measured on pictures of MNIST."""
+    real = [r["title"] for r in found if r["ours"].get("pictures", "drawn") == "MNIST"]
+    if len(real) in (0, len(found)):
+        return "pictures of MNIST" if real else "drawn pictures"
+    return f"pictures of MNIST for {', '.join(real)}, drawn ones for the others"
+
+
+def _range(found: list[Record], name: str) -> str:
+    """From the least to the most that was measured, in 10⁹."""
+    values = sorted({round(record["limit"][name] / 1e9) for record in found})
+    return f"{values[0]} to {values[-1]}" if len(values) > 1 else str(values[0])
+
+
+def draw(compared: list[Record], path: Path) -> None:
+    """Bars of the wall-clock ratio, with a mark for what each must and should reach."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 0.5 * len(compared) + 1.6), layout="constrained")
+    for place, record in enumerate(compared):
+        _bar(axes, place, record)
+    axes.set_yticks(range(len(compared)), [record["title"] for record in compared])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    highest = max(max(r["ratio"]["wall"], BY_NAME[r["row"]].aim) for r in compared)
+    lowest = min(1.0, *(r["ratio"]["wall"] for r in compared))
+    axes.set_xlim(0.8 * lowest, 2.5 * highest)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+    axes.axvline(1, color=GOAL, linewidth=0.8)
+    axes.set_title("One optimizer step: published time ÷ ours", loc="left")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False
+    )
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
+def _bar(axes: Any, place: int, record: Record) -> None:
+    ratio, row = record["ratio"]["wall"], BY_NAME[record["row"]]
+    reached = ratio >= row.must
+    color = OURS if reached else SHORT
+    label = "reaches must" if reached else "misses must"
+    axes.barh(place, ratio - 1, left=1, height=0.55, color=color, label=_once(axes, label))
+    for name, style in (("must", "-"), ("aim", ":")):
+        goal, span = getattr(row, name), [place - 0.4, place + 0.4]
+        if not goal:
+            continue
+        mark = {"color": GOAL, "linestyle": style, "linewidth": 2, "label": _once(axes, name)}
+        axes.plot([goal, goal], span, **mark)
+    at = max(ratio, row.aim) * 1.12
+    axes.text(at, place, _times(ratio), va="center", fontweight="bold", color=color)
+
+
+def _once(axes: Any, label: str) -> str | None:
+    """The label, unless the legend has it already."""
+    return None if label in axes.get_legend_handles_labels()[1] else label
+
+
+def _times(ratio: float) -> str:
+    """A ratio with two digits that mean something."""
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def _seconds(value: float) -> str:
+    """A time with about three digits."""
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"

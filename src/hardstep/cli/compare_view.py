@@ -1,0 +1,121 @@
+"""What `hardstep compare` shows while it runs, and the picture that it leaves."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+from rich.text import Text
+
+from hardstep._files import check_writable
+from hardstep.bench.records import Record
+from hardstep.bench.report import write_table
+from hardstep.bench.runs import Job
+from hardstep.bench.summary import summarize
+from hardstep.cli.files import check_picture, with_ending
+from hardstep.optim import StepReport
+from hardstep.tasks import Task
+from hardstep.tasks.files import run_name
+from hardstep.training import Callback, Run
+
+
+class LiveTable(Callback):
+    """A line that moves with every step and, below it, the methods so far.
+
+    The line comes first, so that it is there on a terminal too low for the table. Watching a run
+    only notes a number: what is shown is made when the screen is renewed.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._began = time.monotonic()
+        self._found: list[Record] = []
+        self._table = ""
+        self._job: Job | None = None
+        self._spent = ""
+
+    def begin(self, job: Job) -> None:
+        """The run that comes next; its budget is measured before its first step."""
+        self._job, self._spent = job, "preparing"
+
+    def add(self, record: Record) -> None:
+        """A run is over."""
+        self._found.append(record)
+        (table,) = summarize(self._found, record["method"]).tables
+        self._table = write_table(table)
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """How much of its budget the run has spent."""
+        assert self._job is not None
+        budget = self._job.budget
+        spent = {
+            "steps": f"{run.step:,}",
+            "evals": f"{run.optimizer.evaluations:,}",
+            "time": f"{run.seconds:.1f}",
+        }
+        self._spent = f"{spent[budget.axis]} of {budget}"
+
+    @property
+    def progress(self) -> str:
+        """Runs, the time since the first began, and the run of the moment."""
+        clock = timedelta(seconds=int(time.monotonic() - self._began))
+        done = f"{len(self._found)} of {self.total} runs, {clock}"
+        if self._job is None:
+            return done
+        return f"{done}; {self._job.method}, seed {self._job.seed}: {self._spent}"
+
+    def __rich__(self) -> Text:
+        return Text(f"{self.progress}\n{self._table}", no_wrap=True, overflow="ellipsis")
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Drawn where asked, else in runs/, beside what `train` writes there.
+
+    In runs/ a picture replaces only one that the same command has drawn of as many runs: where
+    another file has the name it takes the next number, as runs of `train` do.
+    """
+
+    task: Task
+    match: str
+    command: str
+    asked: Path | None = None
+
+    def check(self) -> None:
+        """Look at the place before the first run; without matplotlib a usual one is not needed.
+
+        Raises:
+            DataError: It cannot be written, or does not end as a picture does.
+        """
+        if self.asked is not None:
+            check_picture(self.asked, "--picture")
+        elif find_spec("matplotlib") is not None:
+            check_writable(next(self._usual()), "--picture, or draw none with --no-picture")
+
+    def draw(self, found: Sequence[Record], total: int) -> None:
+        """Draw the runs there are, and say where, or what is missing for it."""
+        try:
+            from hardstep.bench.pictures import draw_curves, origin_of
+        except ImportError:
+            missing = "no picture: matplotlib is missing, pip install 'hardstep[plot]'"
+            print(missing, file=sys.stderr)
+            return
+        part = f"  # {len(found)} of {total} runs" if len(found) < total else ""
+        origin = f"{self.command}{part}"
+        if self.asked is not None:
+            path = with_ending(self.asked)
+        else:
+            free = (p for p in self._usual() if not p.exists() or origin_of(p) == origin)
+            path = next(free)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_curves(path, self.task.title, found, origin)
+        print(f"curves on three axes: {path}", file=sys.stderr)
+
+    def _usual(self) -> Iterator[Path]:
+        stem = f"compare-{run_name(self.task)}-{self.match}"
+        yield Path("runs") / f"{stem}.png"
+        yield from (Path("runs") / f"{stem}-{number}.png" for number in count(2))

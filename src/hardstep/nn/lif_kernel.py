@@ -1,0 +1,182 @@
+"""One step of LIF neurons in one pass over memory, where torch takes six.
+
+Every operation of torch goes through memory, and small networks wait for its overhead. This gives
+the same bits. It is for plain numbers on the CPU and for `vmap` over them; whatever watches,
+replaces or differentiates operations sees torch's own.
+"""
+
+import ctypes
+from functools import cache, lru_cache
+
+import torch
+from torch import Tensor
+from torch._C import _functorch
+from torch.autograd import forward_ad
+
+from hardstep.evaluation.fused.compile import compile_kernel, share_out
+
+LANES = {torch.float32: 16, torch.float64: 8}
+ELEMENT = {torch.float32: "float", torch.float64: "double"}
+SEVERAL = 1 << 19  # numbers that are worth sharing out among threads
+Stepped = tuple[Tensor, Tensor]  # spikes, next membrane
+
+
+def step(
+    current: Tensor, membrane: Tensor | None, decay: float, threshold: float
+) -> Stepped | None:
+    """Spikes and the next membrane; nothing where torch has to do it."""
+    if _is_watched():  # before any look at a tensor, which would be watched, too
+        return None
+    level = max(_functorch.maybe_get_level(t) for t in (current, membrane) if t is not None)
+    if level > 0:
+        return _step_batched(level, current, membrane, decay, threshold)
+    if not (_is_plain(current) and _is_number(decay) and _is_number(threshold)):
+        return None
+    if membrane is not None:
+        alike = membrane.shape == current.shape and membrane.dtype == current.dtype
+        if not (alike and _is_plain(membrane)):
+            return None
+    spikes, after = torch.empty_like(current), torch.empty_like(current)
+    _run(current, membrane, spikes, after, _constants(current.dtype, decay, threshold))
+    return spikes, after
+
+
+def _step_batched(
+    level: int, current: Tensor, membrane: Tensor | None, decay: float, threshold: float
+) -> Stepped | None:
+    """Inside `vmap`: an axis more is a larger step.
+
+    A `torch.autograd.Function` with a rule for `vmap` would take half a millisecond a call.
+    """
+    inner = []
+    for tensor in (current, membrane):
+        if tensor is None:
+            continue
+        if not _functorch.is_batchedtensor(tensor):
+            return None  # a derivative is taken, or it does not vary
+        whole, axis = _functorch._unwrap_batched(tensor, level)
+        if axis is None:
+            return None
+        inner.append(whole.movedim(axis, 0).contiguous())
+    stepped = step(inner[0], inner[1] if membrane is not None else None, decay, threshold)
+    if stepped is None:
+        return None
+    spikes, after = (_functorch._add_batch_dim(result, 0, level) for result in stepped)
+    return spikes, after
+
+
+def _is_watched() -> bool:
+    """Whether somebody records, replaces or differentiates operations."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._get_tracing_state()
+        or torch.compiler.is_compiling()
+        or forward_ad._current_level >= 0
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.dtype in LANES
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+        and not tensor.is_neg()
+    )
+
+
+@lru_cache(maxsize=256)
+def _constants(dtype: torch.dtype, decay: float, threshold: float) -> Tensor:
+    return torch.tensor([decay, threshold], dtype=dtype)
+
+
+def _run(
+    current: Tensor, membrane: Tensor | None, spikes: Tensor, after: Tensor, constants: Tensor
+) -> None:
+    function = compile_kernel(_text(current.dtype, membrane is None))
+    tensors = (constants, current, spikes, after, current if membrane is None else membrane)
+    addresses = (ctypes.c_uint64 * 5)(*(tensor.data_ptr() for tensor in tensors))
+    place, num = ctypes.addressof(addresses), current.numel()
+    if num < SEVERAL:
+        function(place, 0, num, 0, 0, None)
+    else:
+        share_out(num, lambda first, last: function(place, first, last, 0, 0, None))
+
+
+@cache
+def _text(dtype: torch.dtype, at_rest: bool) -> str:
+    """The kernel: vectors of neurons, then what is left of them one by one."""
+    element, lanes = ELEMENT[dtype], LANES[dtype]
+    vector, pointers = f"<{lanes} x {element}>", ""
+    for slot, name in enumerate(("constants", "current", "spikes", "after", "membrane")):
+        pointers += f"  %{name}.at = getelementptr ptr, ptr %tables, i64 {slot}\n"
+        pointers += f"  %{name} = load ptr, ptr %{name}.at\n"
+    whole = _body("v", vector, f"<{lanes} x i1>", element, at_rest)
+    single = _body("s", element, "i1", element, at_rest)
+    return f"""\
+define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, ptr %scratch) {{
+entry:
+{pointers}
+  %decay.s = load {element}, ptr %constants
+  %threshold.at = getelementptr {element}, ptr %constants, i64 1
+  %threshold.s = load {element}, ptr %threshold.at
+  %one.s = bitcast {element} 1.0 to {element}
+{"".join(_splat(name, vector, element, lanes) for name in ("decay", "threshold", "one"))}
+  br label %vectors
+vectors:
+  %i.v = phi i64 [ %first, %entry ], [ %next.v, %vectors_do ]
+  %next.v = add i64 %i.v, {lanes}
+  %fits = icmp sle i64 %next.v, %last
+  br i1 %fits, label %vectors_do, label %singles
+vectors_do:
+{whole}
+  br label %vectors
+singles:
+  %i.s = phi i64 [ %i.v, %vectors ], [ %next.s, %singles_do ]
+  %next.s = add i64 %i.s, 1
+  %left = icmp sle i64 %next.s, %last
+  br i1 %left, label %singles_do, label %end
+singles_do:
+{single}
+  br label %singles
+end:
+  ret void
+}}
+"""
+
+
+def _splat(name: str, vector: str, element: str, lanes: int) -> str:
+    first = f"  %{name}.f = insertelement {vector} poison, {element} %{name}.s, i64 0\n"
+    mask = f"<{lanes} x i32> zeroinitializer"
+    return first + f"  %{name}.v = shufflevector {vector} %{name}.f, {vector} poison, {mask}\n"
+
+
+def _body(tag: str, typ: str, truth: str, element: str, at_rest: bool) -> str:
+    """What is done with neurons from %i on; every operation rounds as torch's does."""
+    align = {"float": 4, "double": 8}[element]
+    lines = []
+    for name in ("current", "spikes", "after", "membrane"):
+        lines.append(f"%{name}.p{tag} = getelementptr {element}, ptr %{name}, i64 %i.{tag}")
+    lines.append(f"%c.{tag} = load {typ}, ptr %current.p{tag}, align {align}")
+    charged = f"%c.{tag}"
+    if not at_rest:
+        lines.append(f"%m.{tag} = load {typ}, ptr %membrane.p{tag}, align {align}")
+        lines.append(f"%leaked.{tag} = fmul {typ} %decay.{tag}, %m.{tag}")
+        lines.append(f"%charged.{tag} = fadd {typ} %leaked.{tag}, %c.{tag}")
+        charged = f"%charged.{tag}"
+    lines += [
+        f"%fired.{tag} = fcmp oge {typ} {charged}, %threshold.{tag}",
+        f"%spike.{tag} = uitofp {truth} %fired.{tag} to {typ}",
+        f"%kept.{tag} = fsub {typ} %one.{tag}, %spike.{tag}",
+        f"%left.{tag} = fmul {typ} {charged}, %kept.{tag}",
+        f"store {typ} %spike.{tag}, ptr %spikes.p{tag}, align {align}",
+        f"store {typ} %left.{tag}, ptr %after.p{tag}, align {align}",
+    ]
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,323 @@
+"""What a problem, a closure and a vectorized function are given, and what they may return."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+
+from hardstep.errors import ObjectiveError
+from hardstep.evaluation import (
+    Batched,
+    ClosureObjective,
+    FunctionObjective,
+    ModelObjective,
+    OneByOne,
+    Problem,
+)
+from hardstep.subspaces import RowWise
+
+from .catalogue import candidates_for, generator, made, parameter_sets, problem_of
+
+EVALUATORS = pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(3, 2), nn.Linear(4, 2)
+
+    def forward(self, x, y, scale=1.0):
+        return scale * self.left(x) + self.right(y)
+
+
+@EVALUATORS
+def test_inputs_may_be_a_tuple_a_list_or_keywords(evaluator):
+    model = made(TwoInputs).double()
+    x, y = (torch.randn(5, n, generator=generator(n), dtype=torch.float64) for n in (3, 4))
+    labels = torch.tensor([0, 1, 0, 1, 1])
+    candidates = candidates_for(model)
+    results = [
+        ModelObjective(Problem(model, inputs, labels, F.cross_entropy), evaluator).losses(
+            candidates
+        )
+        for inputs in ((x, y), [x, y], {"x": x, "y": y}, {"y": y, "x": x, "scale": 1.0})
+    ]
+    assert all(torch.equal(result, results[0]) for result in results)
+    scaled = Problem(model, {"x": x, "y": y, "scale": 3.0}, labels, F.cross_entropy)
+    other = ModelObjective(scaled, evaluator).losses(candidates)
+    assert float((other - results[0]).abs().min()) > 1e-6
+
+
+@EVALUATORS
+def test_a_named_tuple_is_one_input(evaluator):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+
+        def forward(self, packed):
+            assert isinstance(packed, PackedSequence)
+            return self.layer(packed.data).mean()
+
+    sequences = pack_sequence([torch.ones(3, 2), torch.zeros(1, 2)])
+    model = made(Packed)
+    candidates = candidates_for(model)
+    problem = Problem(model, sequences, None, torch.square)
+    expected = [
+        float((t["layer.weight"].sum() * 0.75 + t["layer.bias"]).square())
+        for t in map(candidates.parameters, range(len(candidates)))
+    ]
+    losses = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, torch.tensor(expected), rtol=1e-5, atol=1e-6)
+
+
+@EVALUATORS
+def test_without_a_target_the_loss_sees_the_output_alone(evaluator):
+    problem = problem_of("mlp")
+    candidates = candidates_for(problem.model)
+    alone = dataclasses.replace(problem, target=None, loss_fn=lambda output: output.square().sum())
+    zero = dataclasses.replace(
+        problem,
+        target=torch.zeros(6, 3, dtype=torch.float64),
+        loss_fn=lambda output, target: (output - target).square().sum(),
+    )
+    first, second = (ModelObjective(p, evaluator).losses(candidates) for p in (alone, zero))
+    assert torch.equal(first, second)
+
+
+@EVALUATORS
+def test_a_loss_that_looks_at_the_weights_sees_those_of_the_candidate(evaluator):
+    problem = problem_of("tied")
+    model = problem.model
+    candidates = candidates_for(model)
+
+    def decayed(output, target):
+        return F.cross_entropy(output, target) + sum(p.square().sum() for p in model.parameters())
+
+    plain = ModelObjective(problem, evaluator).losses(candidates)
+    penalized = dataclasses.replace(problem, loss_fn=decayed)
+    penalties = [
+        sum(t.square().sum() for t in candidates.parameters(number).values())
+        for number in range(len(candidates))
+    ]
+    losses = ModelObjective(penalized, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, plain + torch.stack(penalties), rtol=0, atol=1e-10)
+
+
+@EVALUATORS
+def test_embeddings_take_integer_inputs(evaluator):
+    model = made(lambda: nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), nn.Linear(8, 3))).double()
+    tokens = torch.randint(0, 7, (5, 2), generator=generator())
+    labels = torch.tensor([0, 1, 2, 1, 1])
+    candidates = candidates_for(model)
+    losses = ModelObjective(Problem(model, tokens, labels, F.cross_entropy), evaluator).losses(
+        candidates
+    )
+    for number in (0, 9, len(candidates) - 1):
+        tensors = candidates.parameters(number)
+        hidden = tensors["0.weight"][tokens].flatten(1)
+        output = hidden @ tensors["2.weight"].T + tensors["2.bias"]
+        assert float(losses[number]) == pytest.approx(
+            float(F.cross_entropy(output, labels)), abs=1e-10
+        )
+
+
+@EVALUATORS
+def test_gradients_are_neither_needed_nor_left_behind(evaluator):
+    problem = problem_of("frozen")
+    losses = ModelObjective(problem, evaluator).losses(candidates_for(problem.model))
+    assert losses.grad_fn is None
+    assert all(p.grad is None for p in problem.model.parameters())
+
+
+# -- closures and functions ---------------------------------------------------------------------
+
+CENTER = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
+
+
+def tensors():
+    return {"x": torch.zeros(4, dtype=torch.float64), "y": torch.ones((), dtype=torch.float64)}
+
+
+def cost(x, y):
+    """A step and a slope; x (…, 4), y (…)."""
+    return (x - CENTER).square().sum(dim=-1) + (y > 1).double() + y
+
+
+def expected_losses(candidates):
+    return torch.stack([cost(t["x"], t["y"]) for t in parameter_sets(candidates)])
+
+
+def test_a_closure_sees_each_candidates_values_in_the_tensors_themselves():
+    live = tensors()
+    candidates = candidates_for(live)
+    losses = ClosureObjective(lambda: cost(live["x"], live["y"])).losses(candidates)
+    assert losses.dtype == torch.float64
+    torch.testing.assert_close(losses, expected_losses(candidates), rtol=0, atol=1e-12)
+
+
+def test_a_function_of_stacked_tensors_gets_all_tensors_and_returns_all_losses():
+    candidates = candidates_for(tensors())
+    shapes = set()
+
+    def function(stacked):
+        shapes.add((stacked["x"].shape[1:], stacked["y"].shape[1:]))
+        assert len(stacked["x"]) == len(stacked["y"])
+        return cost(stacked["x"], stacked["y"])
+
+    losses = FunctionObjective(function).losses(candidates)
+    assert losses.dtype == torch.float64
+    assert shapes == {((4,), ())}
+    torch.testing.assert_close(losses, expected_losses(candidates), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("convert", [torch.Tensor.float, torch.Tensor.numpy, torch.Tensor.tolist])
+def test_a_function_may_return_single_precision_an_array_or_a_list(convert):
+    candidates = candidates_for(tensors())
+    function = FunctionObjective(lambda stacked: convert(cost(stacked["x"], stacked["y"])))
+    losses = function.losses(candidates)
+    assert losses.dtype == torch.float64
+    torch.testing.assert_close(losses, expected_losses(candidates), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        (lambda n: torch.zeros(()), r"\(\)"),
+        (lambda n: torch.zeros(n + 1), r"\(5,\)"),
+        (lambda n: torch.zeros(n, 1), r"\(4, 1\)"),
+        (lambda n: 1.5, r"\(\)"),
+        (lambda n: None, "None"),
+        (lambda n: ["low"] * n, "low"),
+    ],
+    ids=["scalar", "longer", "column", "number", "nothing", "words"],
+)
+def test_a_function_that_returns_another_shape_is_told_both(value, seen):
+    candidates = candidates_for({"x": torch.zeros(4)}, vertices=2)
+    function = FunctionObjective(lambda stacked: value(len(stacked["x"])))
+    message = rf"must return one loss per candidate, shape \(4,\), got .*{seen}"
+    with pytest.raises(ObjectiveError, match=message):
+        function.losses(candidates)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        float,
+        np.float32,
+        torch.tensor,
+        lambda v: torch.tensor([v], dtype=torch.bfloat16),
+        lambda v: np.array([[v]]),
+        lambda v: nn.Parameter(torch.tensor(v)),
+        int,
+        bool,
+    ],
+)
+def test_a_closure_may_return_a_number_in_any_form(convert):
+    losses = ClosureObjective(lambda: convert(1.0)).losses(candidates_for(tensors()))
+    assert torch.equal(losses, torch.ones(len(losses), dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        (torch.zeros(3), r"shape \(3,\)"),
+        (np.zeros(2), r"shape \(2,\)"),
+        (torch.zeros(0), r"shape \(0,\)"),
+        (None, "None"),
+        ([1.0, 2.0], r"\[1.0, 2.0\]"),
+        ("high", "'high'"),
+        ("3", "'3'"),
+        (torch.tensor(1j), r"shape \(\)"),
+    ],
+    ids=str,
+)
+def test_a_closure_that_returns_something_else_is_refused(value, seen):
+    closure = ClosureObjective(lambda: value)
+    with pytest.raises(ObjectiveError, match=rf"closure must return one number, got {seen}"):
+        closure.losses(candidates_for(tensors()))
+
+
+def normalized():
+    return made(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
+
+
+@pytest.mark.parametrize("subspace", [None, RowWise(1)], ids=["full", "rows"])
+@pytest.mark.parametrize("fails_at", [1, 2, 5, None])
+def test_tensors_and_buffers_are_put_back_bit_for_bit_also_when_the_closure_fails(
+    fails_at, subspace
+):
+    model, inputs, calls = normalized(), torch.ones(5, 3), []
+    candidates = candidates_for(model, subspace)
+    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def closure():
+        calls.append(1)
+        loss = model(inputs).square().mean()
+        if len(calls) == fails_at:
+            raise FloatingPointError("the simulator crashed")
+        return loss
+
+    objective = ClosureObjective(closure, model)
+    if fails_at is None:
+        assert len(objective.losses(candidates)) == len(calls) == len(candidates)
+    else:
+        with pytest.raises(FloatingPointError, match="the simulator crashed"):
+            objective.losses(candidates)
+        assert len(calls) == fails_at
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, kept[name])
+
+
+def test_every_call_of_a_closure_starts_from_the_same_buffers():
+    model, counts = normalized(), []
+
+    def closure():
+        model(torch.ones(5, 3))
+        counts.append(int(model[1].num_batches_tracked))
+        return 0.0
+
+    ClosureObjective(closure, model).losses(candidates_for(model))
+    assert set(counts) == {1}
+
+
+def test_buffers_of_an_empty_container_with_its_own_are_put_back_too():
+    class Odd(nn.ModuleList):
+        """Falsy, for it holds no layers."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.register_buffer("count", torch.zeros(()))
+
+    model = Odd()
+    assert not model
+
+    def closure():
+        model.count += 1
+        return float(model.weight.sum() + model.count)
+
+    losses = ClosureObjective(closure, model).losses(candidates_for(model, scale=0.0))
+    assert torch.equal(losses, torch.full_like(losses, 4.0))
+    assert float(model.count) == 0.0
+
+
+def test_all_calls_of_a_closure_share_their_random_numbers():
+    closure = ClosureObjective(lambda: torch.rand(()))
+    before = torch.get_rng_state()
+    first, other = (closure.losses(candidates_for(tensors(), seed=seed)) for seed in (7, 8))
+    assert len(set(first.tolist())) == 1
+    assert first[0] != other[0]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_tensors_that_require_gradients_are_written_and_restored():
+    live = {"x": torch.zeros(3, requires_grad=True)}
+    losses = ClosureObjective(lambda: live["x"].sum()).losses(candidates_for(live))
+    assert float(losses.abs().min()) > 0
+    assert live["x"].requires_grad
+    assert torch.equal(live["x"], torch.zeros(3))
