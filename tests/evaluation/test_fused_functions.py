@@ -319,7 +319,7 @@ REDUCTIONS_FUSED = {
     "max-index": lambda h, x: x * h.max(dim=1, keepdim=True).indices,
     "min-index": lambda h, x: x * h.min(dim=1, keepdim=True).indices,
     "argmax": lambda h, x: (h.argmax(dim=1, keepdim=True) == torch.arange(HIDDEN)) * x,
-    "argmin": lambda h, x: h.argmin(dim=1, keepdim=True) * x,
+    "argmin": lambda h, x: h.sqrt().argmin(dim=1, keepdim=True) * x,  # some are no numbers
     "gather": lambda h, x: x * h.gather(1, x.argmax(dim=1, keepdim=True)),
     "gather-changed": lambda h, x: h * x.gather(1, h.argmax(dim=1, keepdim=True)),
     "lookup": lambda h, x: TABLE.to(h.dtype)[h.argmax(dim=1)] * h,

@@ -125,7 +125,7 @@ READOUTS_FUSED = {
     "two records joined": lambda s, m: torch.cat([torch.stack(s), torch.stack(m)]).mean(0),
     "element by element": lambda s, m: (2 * torch.stack(m).sigmoid() - 1).clone().mean(0),
     "compared": lambda s, m: (torch.stack(m) > 0.1).to(m[0]).sum(0),
-    "mixed types": lambda s, m: torch.stack([m[0], m[1].double(), m[2].float()]).sum(0).to(m[0]),
+    "mixed types": lambda s, m: torch.stack([m[0], m[1].double(), m[2].float()]).amax(0).to(m[0]),
     "unchanged parts": lambda s, m: torch.stack([m[0], ramp(m[0]), -ramp(m[0]), m[1]]).amax(0),
     "unread parts": unread_parts,
     "columns and whole values": lambda s, m: torch.stack([torch.softmax(m[1], 1), m[0]]).sum(0),

@@ -175,7 +175,7 @@ class _Builder:
         out = node.outputs[0]
         bias = refs[0] if node.name == "addmm" else None
         t = self._start(node)
-        if left in self.weights or left in t.values or self.base(out).dim() != 2:
+        if left in self.weights or self.base(out).dim() != 2:
             raise Unfusable(f"{node.name}: both factors change")
         if any(scale != 1 for scale in node.kwargs.values()):
             raise Unfusable(f"{node.name} with a scale")
