@@ -139,7 +139,8 @@ class _Fused(Tier):
             sums = {closing.output for closing in kernel.plan.program.closings}
             walk = None if step.record.result in sums else Walk(step.slice(span))
             run = partial(self._run, step, kernel, walk)
-            return torch.cat(span.evaluate(run, self._tile_size(step, kernel)))
+            size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
+            return torch.cat(span.evaluate(run, size))
         except Unfusable as unfit:  # these candidates, not the operations
             return str(unfit)
 
@@ -152,12 +153,10 @@ class _Fused(Tier):
         env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
         return walk.finish(env, kernel.plan.after, None, num)
 
-    def _tile_size(self, step: Step, kernel: Kernel) -> int:
-        return kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
-
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         planned = step.memory.plans[step.key(span)]
-        tile = self._tile_size(step, Kernel(planned, step.tables))
+        kernel = Kernel(planned, step.tables)
+        tile = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         cost = Cost(count_operations(planned.program), count_bytes(planned.program))
         return TierReport(f"fused, {planned.reach}", "", tile, cost)
 
@@ -323,11 +322,8 @@ class Incremental:
         return step.memory.refusals[key]
 
     def _restore_digits(self, step: Step, span: Span, losses: Tensor) -> Tensor:
-        """Losses, with those that are tiny beside the base's from whole forward passes.
-
-        They are differences from the base's, and by then half of the digits are lost.
-        """
-        base = step.base
+        """Losses, with those that are tiny beside the base's from whole forward passes."""
+        base = step.base  # losses are sums with it, and tiny ones have lost half of their digits
         if not base.is_floating_point():
             return losses
         limit = float(base.abs()) * torch.finfo(base.dtype).eps ** 0.5
@@ -335,8 +331,7 @@ class Incremental:
         if not bool(tiny.any()):
             return losses
         places = tiny.nonzero().flatten()
-        alone = span.singles(places.tolist())
-        whole = self.fallback.losses(step.candidates, step.problem, alone)
+        whole = self.fallback.losses(step.candidates, step.problem, span.singles(places.tolist()))
         return losses.index_put((places,), whole.to(losses.dtype))
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
