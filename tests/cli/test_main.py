@@ -175,9 +175,28 @@ def test_missing_data_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, fo
     assert list(tmp_path.iterdir()) == []
 
 
+# torch has no batching rule for histc, and says so past Python's filters.
+ODD = """
+import torch
+from torch import nn
+from hardstep.data import from_tensors
+from hardstep.tasks import Task
+
+class Odd(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + torch.histc(self.weight, 3, -1, 1)
+
+def data(seed):
+    return from_tensors(torch.randn(60, 4), torch.arange(60) % 3, seed)
+
+odd = Task("odd", "own", data, lambda: Odd(4, 3), steps=1, batch_size=8)
+"""
+
+
 @pytest.mark.slow
 def test_no_warning_reaches_a_user(tmp_path):
     (tmp_path / "suite.toml").write_text(SUITE)
+    (tmp_path / "odd.py").write_text(ODD)
     lines = [
         "train snn --steps 1 --out run --coverage",
         "evaluate run",
@@ -187,8 +206,9 @@ def test_no_warning_reaches_a_user(tmp_path):
         "maxsat --random 20 --steps 2 --polish",
         "diagnose mlp --picture flat.png",
         "theory --only A1 --html theory.html",
-        "bench run suite.toml --processes 2 --records runs.jsonl",
-        "bench table runs.jsonl",
+        "compare odd.py --methods polystep,eggroll,mezo --match steps --budget 1 --seeds 1",
+        "bench run suite.toml --processes 2",
+        "bench table suite.jsonl --reference mezo",
         "report runs.jsonl",
     ]
     code = f"import hardstep.cli.main as m\nfor line in {lines}:\n"

@@ -124,7 +124,9 @@ def in_place(self, x):
     return total
 
 
-@pytest.fixture(scope="module", params=[RowWise(4), Full(), LayerWise(1)], ids=str)
+@pytest.fixture(
+    scope="module", params=[RowWise(4), Full(), LayerWise(1)], ids=["rows", "full", "layers"]
+)
 def original(request):
     """A subspace, and the gallery's network explained in it."""
     return request.param, explained(build(gallery, 0), request.param)
@@ -321,7 +323,8 @@ def test_memory_of_probes_that_run_alone_is_what_a_step_takes():
 
 
 def test_the_number_of_probes_is_that_of_the_step():
-    opt = PolyStep(layers(relu), subspace=RowWise(4), polytope=Orthoplex(2), num_probes=3)
+    few_at_once = {"num_probes": 3, "evaluator": Batched(tile=4)}
+    opt = PolyStep(layers(relu), subspace=RowWise(4), polytope=Orthoplex(2), **few_at_once)
     explanation = opt.explain(*a_batch(), F.cross_entropy)
     blocks = {one.name.split(".")[0]: one.probes for one in explanation.parameters}
     assert sum(blocks.values()) == opt.evaluations_per_step

@@ -147,8 +147,8 @@ def test_memory_does_not_grow_with_the_number_of_particles(kind):
 def test_the_budget_sets_the_memory_of_the_fallbacks(evaluator, budget):
     problem = spiking(3, Branching if evaluator is OneByOne else SpikingNet)
     batched = Batched(memory_budget=budget)
-    one, _ = step_peak(problem, evaluator(tile=1), every=40, vertices=20)
-    peak, _ = step_peak(problem, batched, every=40, vertices=20)
+    one, _ = step_peak(problem, evaluator(tile=1), every=20, vertices=20)
+    peak, _ = step_peak(problem, batched, every=20, vertices=20)
     assert batched.note.startswith("one candidate" if evaluator is OneByOne else "batched")
     assert one <= peak <= max(one, 1.05 * budget)
     if budget > 2 * one:

@@ -66,6 +66,10 @@ def hidden(m, x):
     return torch.relu(m.a(x))
 
 
+def twice_noisy(h):
+    return (h + torch.rand_like(h)) * (h + torch.rand_like(h))
+
+
 def remembers(m, x):
     m.membrane.mul_(0.5).add_(1.0)
     return m.b(torch.relu(m.a(x) * m.membrane))
@@ -170,6 +174,15 @@ CASES = {
             (m.a(x).long().masked_fill(m.a(x) < 0, LARGEST) == LARGEST).to(x.dtype))), CE, LABELS),
     "integers among the factors": (
         Model(lambda m, x: m.b(torch.addcmul(m.a(x), (m.a(x) > 0).long(), x))), CE, LABELS),
+    "a view with another axis of the same length": (
+        Model(lambda m, x: m.b(hidden(m, x).view(6, BATCH).t())), CE, LABELS),
+    "a sum of losses after a function no kernel knows": (
+        Model(lambda m, x: m.b(F.gelu(m.a(x)))),
+        lambda o, t: F.cross_entropy(o, t, reduction="sum"), LABELS),
+    "the same noise drawn twice": (
+        Model(lambda m, x: m.b(twice_noisy(hidden(m, x)))), CE, LABELS),
+    "softmax over the examples": (
+        Model(lambda m, x: m.b(torch.softmax(hidden(m, x), 0))), CE, LABELS),
     "the remainder of a truth": (
         Model(lambda m, x: m.b(((m.a(x) > 0) % 2).to(x.dtype))), CE, LABELS),
 }  # fmt: skip
