@@ -108,6 +108,8 @@ def test_a_test_set_that_was_read_without_a_score_is_refused(tmp_path):
     del record["test"]
     with pytest.raises(DataError, match="was read 1 times, and it has no test score"):
         append(tmp_path / "runs.jsonl", record | {"valid": 0.5})
+    with pytest.raises(DataError, match="it has neither a test nor a validation score"):
+        append(tmp_path / "runs.jsonl", record | {"test_reads": 0})
     append(tmp_path / "runs.jsonl", record | {"valid": 0.5, "test_reads": 0})
     append(tmp_path / "runs.jsonl", record | {"test": None})  # it diverged
     assert len(load(tmp_path / "runs.jsonl").records) == 2
@@ -147,7 +149,7 @@ def test_nothing_is_appended_to_a_packed_file(tmp_path):
     assert packed.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["cut off", "changed", "no gzip", "empty"])
+@pytest.mark.parametrize("damage", ["cut off", "changed", "header", "no gzip", "empty"])
 def test_a_damaged_packed_file_is_refused_in_one_sentence(tmp_path, damage):
     path = tmp_path / "runs.jsonl"
     append(path, run(0))
@@ -156,6 +158,7 @@ def test_a_damaged_packed_file_is_refused_in_one_sentence(tmp_path, damage):
     packed.write_bytes({
         "cut off": content[:-20],
         "changed": content[:60] + bytes([content[60] ^ 255]) + content[61:],
+        "header": content[:10] + b"\xff" + content[11:],
         "no gzip": b'{"schema": 1}\n',
         "empty": b"",
     }[damage])  # fmt: skip
