@@ -10,3 +10,11 @@ def finished(tmp_path_factory):
     """A short run, and what training it printed."""
     folder = tmp_path_factory.mktemp("runs") / "mlp"
     return folder, hardstep("train", "mlp", "--steps", 3, "--seed", 4, "--out", folder, "--json")
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """Nothing may run."""
+    for name in ("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search",
+                 "diagnose.diagnose", "theory.judge", "bench.carry_out"):  # fmt: skip
+        monkeypatch.setattr(f"hardstep.cli.{name}", None)

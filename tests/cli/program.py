@@ -12,8 +12,6 @@ import pytest
 
 from hardstep.cli.main import main
 
-HARDSTEP = [sys.executable, "-c", "from hardstep.cli.main import main; main()"]
-
 
 def hardstep(*arguments, cwd="."):
     """What a command prints and returns."""
@@ -36,5 +34,6 @@ def hardstep(*arguments, cwd="."):
 
 def start(*arguments):
     """A process that can be sent signals."""
-    command, alone = [*HARDSTEP, *map(str, arguments)], os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "hardstep", *map(str, arguments)]
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
     return Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=alone)

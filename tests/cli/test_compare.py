@@ -26,12 +26,6 @@ def pretended(method, seed=0, **changes):
 
 
 @pytest.fixture
-def closed(monkeypatch):
-    """No run may begin."""
-    monkeypatch.setattr(compare, "run_job", None)
-
-
-@pytest.fixture
 def pretending(monkeypatch):
     """Runs that take no time."""
     monkeypatch.setattr(compare, "run_job", lambda job, **_: pretended(job.method, job.seed))
