@@ -20,6 +20,7 @@ from hardstep.optim import StepReport
 from hardstep.tasks.architectures import spiking_mlp
 from hardstep.training import ACCURACY, Callback, ProgressBar
 from tests.baselines.small import BASELINES, COSTS, SEARCHERS, batches, net, steps, weights
+from tests.optim.toys import through_disk
 
 LEARNED = {  # steps, and the loss on all training images, at most; 2.34 before the first step
     "openai-es": (40, 2.0),
@@ -42,64 +43,46 @@ def test_a_baseline_lowers_the_loss_of_a_relu_network_on_the_digits(name):
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_evaluations_are_counted_exactly(name):
-    optimizer = BASELINES[name](net())
-    losses = steps(optimizer, 3)
+def test_evaluations_are_counted_and_the_displacement_is_how_far_the_weights_moved(name):
+    optimizer = BASELINES[name](model := net())
+    steps(optimizer, 2)
+    before = weights(model)
+    (loss,) = steps(optimizer, 3, first=2)
     assert optimizer.evaluations_per_step == COSTS[name]
     assert (optimizer.steps, optimizer.evaluations) == (3, 3 * COSTS[name])
     report = optimizer.report
     assert isinstance(report, StepReport)
-    assert (report.step, report.loss, report.evaluations) == (2, losses[-1], COSTS[name])
+    assert (report.step, report.loss, report.evaluations) == (2, loss, COSTS[name])
     assert report.seconds > 0
+    moved = float((weights(model) - before).double().norm())
+    assert report.displacement == pytest.approx(moved, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_every_evaluation_is_one_forward_pass(name):
     seen = []
 
-    class Seeing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(3, 2)
-
+    class Seeing(nn.Linear):
         def forward(self, inputs):
             seen.append(1)
-            return self.layer(inputs) + float(inputs.sum())  # leaves torch: one at a time
+            return super().forward(inputs) + float(inputs.sum())  # leaves torch: one at a time
 
-    model = build(Seeing, 0)
-    optimizer = SEARCHERS[name](model, evaluator=hardstep.OneByOne())
+    optimizer = SEARCHERS[name](build(lambda: Seeing(3, 2), 0), evaluator=hardstep.OneByOne())
     optimizer.step(torch.ones(4, 3), torch.zeros(4).long(), cross_entropy)
     assert len(seen) == optimizer.evaluations == COSTS[name]
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_the_displacement_is_how_far_the_weights_moved(name):
-    model = net()
-    before = weights(model)
-    optimizer = BASELINES[name](model)
-    steps(optimizer, 1)
-    moved = float((weights(model) - before).double().norm())
-    assert optimizer.report.displacement == pytest.approx(moved, rel=1e-3, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", BASELINES)
 def test_a_saved_run_continues_bit_for_bit(name):
-    straight = net()
-    whole = steps(BASELINES[name](straight), 8)
-    model = net()
-    first = BASELINES[name](model)
+    whole = steps(BASELINES[name](straight := net()), 8)
+    first = BASELINES[name](model := net())
     steps(first, 5)
-    state = first.state_dict()
-    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state, kept = first.state_dict(), through_disk(model.state_dict())
     steps(first, 7, first=5)  # must not reach into the saved state
-    file = io.BytesIO()
-    torch.save({"model": kept, "optimizer": state}, file)
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
     model = net(seed=7)
-    model.load_state_dict(saved["model"])
+    model.load_state_dict(kept)
     second = BASELINES[name](model)
-    second.load_state_dict(saved["optimizer"])
+    second.load_state_dict(through_disk(state))
     assert steps(second, 8, first=5) == whole[5:]
     assert torch.equal(weights(model), weights(straight))
     assert (second.steps, second.evaluations) == (8, 8 * COSTS[name])
@@ -107,44 +90,32 @@ def test_a_saved_run_continues_bit_for_bit(name):
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_seed_fixes_the_run_and_the_global_generator_is_left_alone(name):
-    torch.manual_seed(1)
-    state = torch.get_rng_state()
     models = [net() for _ in range(3)]
-    for model, seed in zip(models, (0, 0, 1), strict=True):
-        steps(BASELINES[name](model, seed=seed), 2)
-        torch.rand(1)
-    torch.set_rng_state(state)
+    with torch.random.fork_rng(devices=[]):
+        for model, seed in zip(models, (0, 0, 1), strict=True):
+            state = torch.get_rng_state()
+            steps(BASELINES[name](model, seed=seed), 2)
+            assert torch.equal(torch.get_rng_state(), state)
+            torch.rand(1)
     assert torch.equal(weights(models[0]), weights(models[1]))
     if name != "adam":  # without dropout there is nothing to draw
         assert not torch.equal(weights(models[0]), weights(models[2]))
 
 
-@pytest.mark.parametrize("name", BASELINES)
-def test_a_step_draws_nothing_from_the_global_generator(name):
-    optimizer = BASELINES[name](net())
-    state = torch.get_rng_state()
-    steps(optimizer, 2)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def fitted(name, model, folder, **options):
-    data = digits(0)
-    return hardstep.fit(
-        model,
-        batches(),
-        Validation([(data.valid.inputs, data.valid.labels)], ACCURACY, every=2),
-        optimizer=BASELINES[name](model),
-        checkpoint=folder / "run.pt",
-        **options,
-    )
+def fitted(model, optimizer, every=2, **options):
+    valid = digits(0).valid
+    validation = Validation([(valid.inputs, valid.labels)], ACCURACY, every=every)
+    return hardstep.fit(model, batches(), validation, optimizer=optimizer, **options)
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_fit_runs_a_baseline_with_validation_checkpoint_log_and_resume(name, tmp_path):
-    straight = net()
+    def run(model, folder, **options):
+        return fitted(model, BASELINES[name](model), checkpoint=tmp_path / folder, **options)
+
     log = tmp_path / "log.jsonl"
     callbacks = [JsonlLog(log), ProgressBar(io.StringIO())]
-    result = fitted(name, straight, tmp_path / "a", steps=6, callbacks=callbacks)
+    result = run(straight := net(), "a.pt", steps=6, callbacks=callbacks)
     assert (result.steps, result.evaluations) == (6, 6 * COSTS[name])
     assert [score.step for score in result.history] == [2, 4, 6]
     rows = [json.loads(line) for line in log.read_text().splitlines()]
@@ -152,33 +123,24 @@ def test_fit_runs_a_baseline_with_validation_checkpoint_log_and_resume(name, tmp
     assert len(logged) == 6
     assert {f.name for f in fields(StepReport)} <= logged[0].keys()
     assert logged[-1]["total_evaluations"] == result.evaluations
-    model = net()
-    fitted(name, model, tmp_path / "b", steps=4)
-    again = fitted(name, model, tmp_path / "b", steps=6, resume=True)
+    run(model := net(), "b.pt", steps=4)
+    again = run(model, "b.pt", steps=6, resume=True)
     scores = [[(s.step, s.value) for s in run.history] for run in (result, again)]
     assert scores[0] == scores[1]
     assert torch.equal(weights(model), weights(straight))
 
 
-def test_early_stopping_ends_a_baseline_as_it_ends_polystep(tmp_path):
-    model = net()
-    optimizer = RandomSearch(model, sigma=1e-9, population=1)  # never improves visibly
-    data = digits(0)
-    valid = Validation([(data.valid.inputs, data.valid.labels)], ACCURACY, every=1)
-    stop = EarlyStopping(patience=2)
-    result = hardstep.fit(model, batches(), valid, optimizer=optimizer, steps=20, callbacks=[stop])
+def test_early_stopping_ends_a_baseline_as_it_ends_polystep():
+    optimizer = RandomSearch(model := net(), sigma=1e-9, population=1)  # never improves visibly
+    result = fitted(model, optimizer, every=1, steps=20, callbacks=[EarlyStopping(patience=2)])
     assert result.steps == 3
     assert "no improvement in 2" in result.stopped
 
 
 def test_a_start_that_sees_nothing_is_reported():
-    class Silent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(64, 10)
-
+    class Silent(nn.Linear):
         def forward(self, inputs):
-            return (self.layer(inputs) > 1e9).float()
+            return (super().forward(inputs) > 1e9).float()
 
     class Said(Callback):
         text = ""
@@ -186,7 +148,7 @@ def test_a_start_that_sees_nothing_is_reported():
         def on_message(self, text):
             self.text += text
 
-    model, said = build(Silent, 0), Said()
+    model, said = build(lambda: Silent(64, 10), 0), Said()
     hardstep.fit(model, batches(), optimizer=MeZo(model), steps=1, callbacks=[said])
     assert "Dead start" in said.text
 
@@ -239,10 +201,9 @@ def test_another_configuration_is_refused(name):
     state = SEARCHERS[name](net()).state_dict()
     with pytest.raises(CheckpointError, match="seed 0, this optimizer has 1"):
         SEARCHERS[name](net(), seed=1).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="settings"):
-        Spsa(net(), a=0.123).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="settings"):
-        SEARCHERS[name](nn.Linear(3, 2)).load_state_dict(state)
+    for other in (Spsa(net(), a=0.123), SEARCHERS[name](nn.Linear(3, 2))):
+        with pytest.raises(CheckpointError, match="settings"):
+            other.load_state_dict(state)
 
 
 def test_a_twin_of_another_slope_is_refused():

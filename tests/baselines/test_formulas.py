@@ -99,16 +99,12 @@ def test_mezo_moves_by_the_two_point_formula(subspace):
 
 
 def test_a_learning_rate_may_follow_a_schedule():
-    moves = []
-    for rate in (Cosine(0.1, 0.0, 4), 0.1):
-        tensors = start()
-        optimizer = MeZo(tensors, learning_rate=rate, subspace=Full())
-        lengths = []
-        for _ in range(5):
+    rates = (Cosine(0.1, 0.0, 4), 0.1)
+    pair = [MeZo(start(), learning_rate=rate, subspace=Full()) for rate in rates]
+    for step in range(5):
+        for optimizer in pair:
             optimizer.step(batched=lambda t: t["x"].sum(dim=1))  # the same slope everywhere
-            lengths.append(optimizer.report.displacement)
-        moves.append(lengths)
-    for step, (scheduled, constant) in enumerate(zip(*moves, strict=True)):
+        scheduled, constant = (optimizer.report.displacement for optimizer in pair)
         factor = (1 + math.cos(math.pi * min(step / 4, 1))) / 2
         assert scheduled == pytest.approx(factor * constant, rel=1e-5, abs=1e-12)
 
@@ -155,18 +151,10 @@ def quadratic(tensors):
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_eggroll_moves_by_the_average_of_its_low_rank_members(rank, shaping):
     """W ← W − α/N Σ f_i A_i B_iᵀ/√r, as an explicit sum of matrices."""
-    model = build(Odd, 3).double()
-    tensors = trainable(model)
+    tensors = trainable(build(Odd, 3).double())
     population, sigma, rate = 6, 0.3, 0.05
-    optimizer = Eggroll(
-        tensors,
-        sigma=sigma,
-        learning_rate=rate,
-        rank=rank,
-        population=population,
-        shaping=shaping,
-        seed=8,
-    )
+    settings = {"sigma": sigma, "rank": rank, "population": population, "shaping": shaping}
+    optimizer = Eggroll(tensors, learning_rate=rate, seed=8, **settings)
     before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     members = members_of(before, rank, population, seed=8)
     losses = quadratic({n: before[n] + sigma * e for n, e in members.items()})

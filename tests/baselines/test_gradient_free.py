@@ -18,33 +18,25 @@ from hardstep.evaluation.memory import LiveBytes
 from hardstep.nn import build
 from hardstep.subspaces import Layout, trainable
 from hardstep.tasks.architectures import mlp
-from tests.baselines.small import SEARCHERS, batches, net, steps, weights
+from tests.baselines.small import SEARCHERS, batches, net, weights
 from tests.subspaces.catalogue import SUBSPACES, randn, tensors_of
 
 INPUTS = torch.randn(12, 5, generator=torch.Generator().manual_seed(3))
 LABELS = torch.arange(12) % 3
 
 
-def model_of(dropout=0.0, dtype=torch.float64):
-    def factory():
-        return nn.Sequential(mlp(5, 6, 3), nn.Dropout(dropout)).to(dtype)
-
-    return build(factory, 0)
-
-
-def moves_of(model, num=7):
+def moved(model, subspace=SUBSPACES["rows"], num=7, seed=4):
+    """Candidates that move everything, and how far they move."""
     tensors = trainable(model)
-    bound = SUBSPACES["rows"].bind(Layout(tensors), 8, 0)
-    generator = torch.Generator().manual_seed(1)
-    offsets = torch.randn(num, bound.dim, generator=generator, dtype=bound.layout.dtype)
-    return bound, offsets
+    space = subspace.bind(Layout(tensors), 8, 0)
+    offsets = 0.1 * randn(num, space.dim, seed=1).to(space.layout.dtype)
+    return Moves(space).candidates(tensors, offsets, seed), space, offsets
 
 
 def found(model, evaluator, seed=4):
-    bound, offsets = moves_of(model)
-    problem = Problem(model, INPUTS.to(bound.layout.dtype), LABELS, cross_entropy)
-    candidates = Moves(bound).candidates(trainable(model), offsets, seed)
-    return evaluate(candidates, ModelObjective(problem, evaluator))
+    dtype = next(model.parameters()).dtype
+    problem = Problem(model, INPUTS.to(dtype), LABELS, cross_entropy)
+    return evaluate(moved(model, seed=seed)[0], ModelObjective(problem, evaluator))
 
 
 EVALUATORS = {
@@ -59,7 +51,7 @@ EVALUATORS = {
 
 @pytest.mark.parametrize("name", EVALUATORS)
 def test_every_evaluator_and_tile_size_gives_the_same_losses_dropout_included(name):
-    model = model_of(dropout=0.4)
+    model = build(lambda: nn.Sequential(mlp(5, 6, 3), nn.Dropout(0.4)).double(), 0)
     before = weights(model)
     expected = found(model, Batched(tile=7))
     assert torch.allclose(found(model, EVALUATORS[name]), expected, rtol=1e-12)
@@ -69,17 +61,13 @@ def test_every_evaluator_and_tile_size_gives_the_same_losses_dropout_included(na
 
 
 def test_a_model_that_cannot_be_batched_is_run_one_by_one():
-    class Branching(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(5, 3).double()
-
+    class Branching(nn.Linear):
         def forward(self, inputs):
-            scores = self.layer(inputs)
+            scores = super().forward(inputs)
             return scores if float(scores.sum()) > 0 else 2 * scores
 
     evaluator = Batched()
-    model = build(Branching, 0)
+    model = build(lambda: Branching(5, 3).double(), 0)
     assert torch.equal(found(model, evaluator), found(model, OneByOne()))
     assert "one candidate at a time" in evaluator.note
 
@@ -89,29 +77,24 @@ def test_an_objective_must_return_one_loss_per_set():
         def losses(self, candidates):
             return torch.zeros(len(candidates) + 1)
 
-    bound, offsets = moves_of(model_of())
-    candidates = Moves(bound).candidates(trainable(model_of()), offsets, 0)
-    with pytest.raises(ObjectiveError, match="must return 7 losses, got \\(8,\\)"):
-        evaluate(candidates, Wrong())
+    with pytest.raises(ObjectiveError, match=r"must return 7 losses, got \(8,\)"):
+        evaluate(moved(net())[0], Wrong())
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_the_tile_size_does_not_change_a_run(name):
-    models = [net().double() for _ in range(3)]
-    for model, tile in zip(models, (None, 1, 3), strict=True):
-        optimizer = SEARCHERS[name](model, evaluator=Batched(tile=tile))
+    def run(tile):
+        evaluator = Batched(tile=tile)
+        optimizer = SEARCHERS[name](model := net().double(), evaluator=evaluator)
         for number in range(3):
-            generator = torch.Generator().manual_seed(number)
-            inputs = torch.randn(32, 64, generator=generator, dtype=torch.float64)
+            inputs = randn(32, 64, seed=number)
             optimizer.step(inputs, torch.arange(32) % 10, cross_entropy)
-    assert torch.allclose(weights(models[0]), weights(models[1]), atol=1e-9)
-    assert torch.allclose(weights(models[0]), weights(models[2]), atol=1e-9)
+        assert evaluator.note == "batched"
+        return weights(model)
 
-
-def test_one_evaluator_serves_many_steps():
-    evaluator = Batched()
-    steps(SEARCHERS["eggroll"](net(), evaluator=evaluator), 3)
-    assert evaluator.note == "batched"
+    whole = run(None)
+    for tile in (1, 3):
+        assert torch.allclose(run(tile), whole, atol=1e-9)
 
 
 # -- models nobody had in mind ------------------------------------------------------------------
@@ -144,14 +127,6 @@ def problem_of(model):
     inputs, labels = batches().batch(0, 0)
     inputs = inputs[:24].to(model.scale.dtype)
     return Problem(model, inputs, labels[:24], cross_entropy)
-
-
-def moved(model, subspace, num, seed=4):
-    """Candidates that move everything, and how far they move."""
-    tensors = trainable(model)
-    space = subspace.bind(Layout(tensors), 8, 0)
-    offsets = 0.1 * randn(num, space.dim, seed=1).to(space.layout.dtype)
-    return Moves(space).candidates(tensors, offsets, seed), space, offsets
 
 
 def plain_losses(model, space, offsets, problem, seed=4):
@@ -240,11 +215,9 @@ def test_a_budget_that_holds_a_tile_changes_no_bit(name):
     model = build(TiedConvolutions, 0)
     problem = problem_of(model)
     candidates = moved(model, SPACES[name], num=70)[0]
-    found = [
-        evaluate(candidates, ModelObjective(problem, Batched(memory_budget=budget)))
-        for budget in (32 << 30, 1 << 30)
-    ]
-    assert torch.equal(*found)
+    large, small = (Batched(memory_budget=budget) for budget in (32 << 30, 1 << 30))
+    losses = [evaluate(candidates, ModelObjective(problem, each)) for each in (large, small)]
+    assert torch.equal(*losses)
 
 
 @pytest.mark.parametrize("name", ["full", "rows", "rows-shared", "global", "factored-1"])

@@ -1,11 +1,13 @@
 """Small models of every kind with a batch each, and the losses a plain loop finds for them."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hardstep.evaluation import Candidates, Problem
+from hardstep.evaluation import Candidates, ModelObjective, Problem
 from hardstep.geometry import ParticleMap
 from hardstep.nn import ArgmaxAttention, HardMoE, Quantize, SpikingMLP, Staircase, TransformedLinear
 from hardstep.subspaces import (
@@ -189,6 +191,22 @@ def classify(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> Pr
     return Problem(model.to(dtype), inputs, labels, F.cross_entropy)
 
 
+class Around(nn.Module):
+    """A function of one layer and of the inputs."""
+
+    def __init__(self, function: Callable[[nn.Module, Tensor], Tensor], layer: nn.Module) -> None:
+        super().__init__()
+        self.function, self.layer = function, layer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.function(self.layer, inputs)
+
+
+def around(function: Callable[[nn.Module, Tensor], Tensor], outputs: int = 3) -> Problem:
+    """Classification by a function of a layer and of inputs (6, 3)."""
+    return classify(made(lambda: Around(function, nn.Linear(3, outputs))), (3,), torch.float64)
+
+
 def problem_of(name: str, dtype: torch.dtype = torch.float64) -> Problem:
     """A model of the catalogue with its batch."""
     factory, shape = MODELS[name]
@@ -240,3 +258,10 @@ def hand_losses(candidates: Candidates, problem: Problem) -> Tensor:
             output = functional_call(problem.model, (tensors, buffers), (problem.inputs,))
             losses.append(problem.loss_fn(output, problem.target))
     return torch.stack(losses)
+
+
+def right_losses(candidates: Candidates, problem: Problem, evaluator) -> Tensor:
+    """The losses an evaluator finds, which must be those of plain forward passes."""
+    losses = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(losses, hand_losses(candidates, problem), rtol=0, atol=1e-10)
+    return losses

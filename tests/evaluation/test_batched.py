@@ -1,4 +1,5 @@
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -8,74 +9,48 @@ from torch import nn
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import Batched, ModelObjective, OneByOne, Problem
 
-from .catalogue import candidates_for, classify, hand_losses, made, problem_of
+from .catalogue import around, candidates_for, classify, hand_losses, made, problem_of, right_losses
 
 CALLS: list[int] = []  # outside any module, since modules are restored
 
 
-class Counted(nn.Module):
-    """A layer whose forward passes are counted; subclasses do something vmap cannot."""
+def branches(hidden):
+    return 2 * hidden if (hidden > 0.5).any() else -hidden
 
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
 
-    def forward(self, inputs):
+def calls_item(hidden):
+    return hidden * hidden.max().item()
+
+
+def calls_numpy(hidden):
+    return hidden + torch.from_numpy(hidden.numpy().round())
+
+
+def masks(hidden):
+    hidden = hidden.clone()
+    hidden[hidden < 0] = 0
+    return hidden
+
+
+def writes_in_place(hidden):
+    total = torch.zeros(len(hidden), 3, dtype=torch.float64)
+    total += hidden
+    return total
+
+
+@pytest.mark.parametrize("awkward", [branches, calls_item, calls_numpy, masks, writes_in_place])
+def test_a_model_that_cannot_be_batched_is_run_one_by_one_which_is_remembered_for_it_only(awkward):
+    def counted(layer, inputs):
         CALLS.append(1)
-        return self.awkward(self.layer(inputs))
+        return awkward(layer(inputs))
 
-
-class Branches(Counted):
-    def awkward(self, hidden):
-        return 2 * hidden if (hidden > 0.5).any() else -hidden
-
-
-class CallsItem(Counted):
-    def awkward(self, hidden):
-        return hidden * hidden.max().item()
-
-
-class CallsNumpy(Counted):
-    def awkward(self, hidden):
-        return hidden + torch.from_numpy(hidden.numpy().round())
-
-
-class Masks(Counted):
-    def awkward(self, hidden):
-        hidden = hidden.clone()
-        hidden[hidden < 0] = 0
-        return hidden
-
-
-class WritesInPlace(Counted):
-    def awkward(self, hidden):
-        total = torch.zeros(len(hidden), 3, dtype=torch.float64)
-        total += hidden
-        return total
-
-
-AWKWARD = pytest.mark.parametrize("kind", [Branches, CallsItem, CallsNumpy, Masks, WritesInPlace])
-
-
-@AWKWARD
-def test_a_model_that_cannot_be_batched_is_evaluated_one_by_one_and_the_note_says_why(kind):
-    problem = classify(made(kind), (3,), torch.float64)
+    problem = around(counted)
     candidates = candidates_for(problem.model)
     evaluator = Batched()
     assert evaluator.note == "not used yet"
-    losses = ModelObjective(problem, evaluator).losses(candidates)
-    expected = hand_losses(candidates, problem)
-    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-10)
+    first = right_losses(candidates, problem, evaluator)
     assert evaluator.note.startswith("one candidate at a time: RuntimeError: ")
     assert len(evaluator.note) > len("one candidate at a time: RuntimeError: ") + 20
-
-
-@AWKWARD
-def test_the_fallback_is_remembered_for_the_model_and_for_no_other(kind):
-    problem = classify(made(kind), (3,), torch.float64)
-    candidates = candidates_for(problem.model)
-    evaluator = Batched()
-    first = ModelObjective(problem, evaluator).losses(candidates)
     CALLS.clear()
     again = ModelObjective(problem, evaluator).losses(candidates)
     assert len(CALLS) == len(candidates)  # not one attempt more
@@ -97,10 +72,8 @@ def test_a_branch_that_no_candidate_reaches_through_its_change_is_batched():
             return self.second(hidden if hidden.sum() > 0 else -hidden)
 
     problem = classify(made(Gate), (3,), torch.float64)
-    candidates = candidates_for(problem.model)
     evaluator = Batched()
-    losses = ModelObjective(problem, evaluator).losses(candidates)
-    torch.testing.assert_close(losses, hand_losses(candidates, problem), rtol=0, atol=1e-10)
+    right_losses(candidates_for(problem.model), problem, evaluator)
     assert evaluator.note == "batched"
 
 
@@ -139,10 +112,8 @@ def test_losses_are_the_same_bits_for_every_budget_that_holds_a_tile(model):
 @pytest.mark.parametrize("budget", [1, 3_000, 10_000])
 def test_a_budget_below_a_tile_still_gives_all_losses(budget):
     problem = problem_of("mlp")
-    candidates = candidates_for(problem.model)
     evaluator = Batched(memory_budget=budget)
-    losses = ModelObjective(problem, evaluator).losses(candidates)
-    torch.testing.assert_close(losses, hand_losses(candidates, problem), rtol=0, atol=1e-10)
+    right_losses(candidates_for(problem.model), problem, evaluator)
     assert evaluator.note == "batched"
 
 
@@ -222,20 +193,21 @@ def test_a_tile_of_the_users_choice_is_kept():
     assert max(seen.asked) == 7
 
 
-@pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
-def test_a_loss_per_example_is_refused_with_advice(evaluator):
-    def per_example(output, target):
-        return F.cross_entropy(output, target, reduction="none")
-
-    problem = dataclasses.replace(problem_of("mlp"), loss_fn=per_example)
-    with pytest.raises(ObjectiveError, match=r"one number per parameter set, got \(6,\); reduce"):
-        ModelObjective(problem, evaluator).losses(candidates_for(problem.model))
+unreduced = partial(F.cross_entropy, reduction="none")
 
 
 @pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
-def test_a_loss_that_is_no_number_is_refused_by_its_type(evaluator):
-    problem = dataclasses.replace(problem_of("mlp"), loss_fn=lambda output, target: "high")
-    with pytest.raises(ObjectiveError, match="got str"):
+@pytest.mark.parametrize(
+    ("loss_fn", "sentence"),
+    [
+        (unreduced, r"one number per parameter set, got \(6,\); reduce"),
+        (lambda output, target: "high", "got str"),
+    ],
+    ids=["per example", "text"],
+)
+def test_a_loss_that_is_not_one_number_is_refused_with_advice(loss_fn, sentence, evaluator):
+    problem = dataclasses.replace(problem_of("mlp"), loss_fn=loss_fn)
+    with pytest.raises(ObjectiveError, match=sentence):
         ModelObjective(problem, evaluator).losses(candidates_for(problem.model))
 
 

@@ -1,7 +1,5 @@
 """What a problem, a closure and a vectorized function are given, and what they may return."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -22,6 +20,12 @@ from hardstep.subspaces import RowWise
 
 from .catalogue import candidates_for, generator, made, parameter_sets, problem_of
 
+
+def losses_of(evaluator, model, inputs, target, loss_fn=F.cross_entropy):
+    problem = Problem(model, inputs, target, loss_fn)
+    return ModelObjective(problem, evaluator).losses(candidates_for(model))
+
+
 EVALUATORS = pytest.mark.parametrize("evaluator", [Batched(), OneByOne()], ids=["batched", "one"])
 
 
@@ -39,72 +43,64 @@ def test_inputs_may_be_a_tuple_a_list_or_keywords(evaluator):
     model = made(TwoInputs).double()
     x, y = (torch.randn(5, n, generator=generator(n), dtype=torch.float64) for n in (3, 4))
     labels = torch.tensor([0, 1, 0, 1, 1])
-    candidates = candidates_for(model)
-    results = [
-        ModelObjective(Problem(model, inputs, labels, F.cross_entropy), evaluator).losses(
-            candidates
+    expected, *same, other = (
+        losses_of(evaluator, model, inputs, labels)
+        for inputs in (
+            (x, y),
+            [x, y],
+            {"x": x, "y": y},
+            {"y": y, "x": x, "scale": 1.0},
+            {"x": x, "y": y, "scale": 3.0},
         )
-        for inputs in ((x, y), [x, y], {"x": x, "y": y}, {"y": y, "x": x, "scale": 1.0})
-    ]
-    assert all(torch.equal(result, results[0]) for result in results)
-    scaled = Problem(model, {"x": x, "y": y, "scale": 3.0}, labels, F.cross_entropy)
-    other = ModelObjective(scaled, evaluator).losses(candidates)
-    assert float((other - results[0]).abs().min()) > 1e-6
+    )
+    assert all(torch.equal(losses, expected) for losses in same)
+    assert float((other - expected).abs().min()) > 1e-6
 
 
 @EVALUATORS
 def test_a_named_tuple_is_one_input(evaluator):
-    class Packed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(2, 1)
-
+    class Packed(nn.Linear):
         def forward(self, packed):
             assert isinstance(packed, PackedSequence)
-            return self.layer(packed.data).mean()
+            return super().forward(packed.data).mean()
 
     sequences = pack_sequence([torch.ones(3, 2), torch.zeros(1, 2)])
-    model = made(Packed)
-    candidates = candidates_for(model)
-    problem = Problem(model, sequences, None, torch.square)
+    model = made(lambda: Packed(2, 1))
     expected = [
-        float((t["layer.weight"].sum() * 0.75 + t["layer.bias"]).square())
-        for t in map(candidates.parameters, range(len(candidates)))
+        float((t["weight"].sum() * 0.75 + t["bias"]).square())
+        for t in parameter_sets(candidates_for(model))
     ]
-    losses = ModelObjective(problem, evaluator).losses(candidates)
+    losses = losses_of(evaluator, model, sequences, None, torch.square)
     torch.testing.assert_close(losses, torch.tensor(expected), rtol=1e-5, atol=1e-6)
 
 
 @EVALUATORS
 def test_without_a_target_the_loss_sees_the_output_alone(evaluator):
-    problem = problem_of("mlp")
-    candidates = candidates_for(problem.model)
-    alone = dataclasses.replace(problem, target=None, loss_fn=lambda output: output.square().sum())
-    zero = dataclasses.replace(
-        problem,
-        target=torch.zeros(6, 3, dtype=torch.float64),
-        loss_fn=lambda output, target: (output - target).square().sum(),
+    problem, zero = problem_of("mlp"), torch.zeros(6, 3, dtype=torch.float64)
+    alone, with_target = (
+        losses_of(evaluator, problem.model, problem.inputs, target, loss_fn)
+        for target, loss_fn in (
+            (None, lambda output: output.square().sum()),
+            (zero, lambda output, target: (output - target).square().sum()),
+        )
     )
-    first, second = (ModelObjective(p, evaluator).losses(candidates) for p in (alone, zero))
-    assert torch.equal(first, second)
+    assert torch.equal(alone, with_target)
 
 
 @EVALUATORS
 def test_a_loss_that_looks_at_the_weights_sees_those_of_the_candidate(evaluator):
     problem = problem_of("tied")
     model = problem.model
-    candidates = candidates_for(model)
 
     def decayed(output, target):
         return F.cross_entropy(output, target) + sum(p.square().sum() for p in model.parameters())
 
-    plain = ModelObjective(problem, evaluator).losses(candidates)
-    penalized = dataclasses.replace(problem, loss_fn=decayed)
-    penalties = [
-        sum(t.square().sum() for t in candidates.parameters(number).values())
-        for number in range(len(candidates))
-    ]
-    losses = ModelObjective(penalized, evaluator).losses(candidates)
+    plain, losses = (
+        losses_of(evaluator, model, problem.inputs, problem.target, loss_fn)
+        for loss_fn in (F.cross_entropy, decayed)
+    )
+    sets = parameter_sets(candidates_for(model))
+    penalties = [sum(t.square().sum() for t in tensors.values()) for tensors in sets]
     torch.testing.assert_close(losses, plain + torch.stack(penalties), rtol=0, atol=1e-10)
 
 
@@ -113,17 +109,11 @@ def test_embeddings_take_integer_inputs(evaluator):
     model = made(lambda: nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), nn.Linear(8, 3))).double()
     tokens = torch.randint(0, 7, (5, 2), generator=generator())
     labels = torch.tensor([0, 1, 2, 1, 1])
-    candidates = candidates_for(model)
-    losses = ModelObjective(Problem(model, tokens, labels, F.cross_entropy), evaluator).losses(
-        candidates
-    )
-    for number in (0, 9, len(candidates) - 1):
-        tensors = candidates.parameters(number)
+    losses = losses_of(evaluator, model, tokens, labels)
+    for loss, tensors in zip(losses, parameter_sets(candidates_for(model)), strict=True):
         hidden = tensors["0.weight"][tokens].flatten(1)
         output = hidden @ tensors["2.weight"].T + tensors["2.bias"]
-        assert float(losses[number]) == pytest.approx(
-            float(F.cross_entropy(output, labels)), abs=1e-10
-        )
+        assert float(loss) == pytest.approx(float(F.cross_entropy(output, labels)), abs=1e-10)
 
 
 @EVALUATORS
@@ -178,8 +168,7 @@ def test_a_function_of_stacked_tensors_gets_all_tensors_and_returns_all_losses()
 @pytest.mark.parametrize("convert", [torch.Tensor.float, torch.Tensor.numpy, torch.Tensor.tolist])
 def test_a_function_may_return_single_precision_an_array_or_a_list(convert):
     candidates = candidates_for(tensors())
-    function = FunctionObjective(lambda stacked: convert(cost(stacked["x"], stacked["y"])))
-    losses = function.losses(candidates)
+    losses = FunctionObjective(lambda t: convert(cost(t["x"], t["y"]))).losses(candidates)
     assert losses.dtype == torch.float64
     torch.testing.assert_close(losses, expected_losses(candidates), rtol=1e-6, atol=0)
 

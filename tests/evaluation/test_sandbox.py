@@ -82,6 +82,14 @@ def assert_untouched(model):
     assert model.layer.training
 
 
+def assert_losses(losses, candidates, problem, function):
+    """Losses are those of a function of (inputs, *parameters)."""
+    for number in (0, 5, len(candidates) - 1):
+        output = function(problem.inputs, *candidates.parameters(number).values())
+        expected = problem.loss_fn(output, problem.target)
+        assert float(losses[number]) == pytest.approx(float(expected), abs=1e-10)
+
+
 @pytest.mark.parametrize("kind", ["batched", "one", "closure"])
 def test_every_candidate_meets_the_model_as_it_was_and_so_does_the_user(kind):
     problem = classify(made(Stateful), (3,), torch.float64)
@@ -97,11 +105,7 @@ def test_every_candidate_meets_the_model_as_it_was_and_so_does_the_user(kind):
     }[kind]
     losses = objective.losses(candidates)
     assert_untouched(model)
-    for number in (0, 5, len(candidates) - 1):
-        tensors = candidates.parameters(number)
-        output = problem.inputs @ tensors["layer.weight"].T + tensors["layer.bias"] + 1
-        expected = problem.loss_fn(output, problem.target)
-        assert float(losses[number]) == pytest.approx(float(expected), abs=1e-10)
+    assert_losses(losses, candidates, problem, lambda x, w, b: x @ w.T + b + 1)
 
 
 def test_a_failing_block_is_undone_too():
@@ -121,13 +125,15 @@ def test_a_failing_block_is_undone_too():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_attributes_added_inside_are_gone_afterwards():
-    model = nn.Linear(2, 2)
+def test_attributes_added_inside_are_gone_and_the_global_generator_goes_on_where_it_was():
+    model, before = nn.Linear(2, 2), torch.get_rng_state()
     with isolate(model):
+        torch.rand(100)
         model.note = "here"
         model.bias_correction = torch.ones(2)
     assert not hasattr(model, "note")
     assert not hasattr(model, "bias_correction")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_tensors_that_were_not_written_to_are_not_touched():
@@ -140,17 +146,6 @@ def test_tensors_that_were_not_written_to_are_not_touched():
     with isolate(model):
         model(torch.ones(1, 2) * model.table)
     assert model.table._version == version
-
-
-def test_the_global_generator_goes_on_where_it_was():
-    model = made(lambda: nn.Linear(2, 2))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        expected = torch.rand(2)
-        torch.manual_seed(3)
-        with isolate(model):
-            torch.rand(100)
-        assert torch.equal(torch.rand(2), expected)
 
 
 # -- other tensors ------------------------------------------------------------------------------
@@ -239,11 +234,7 @@ def test_a_layer_used_twice_is_searched_as_one(evaluator):
     problem = classify(nn.Sequential(layer, nn.Tanh(), layer), (3,), torch.float64)
     candidates = candidates_for(problem.model)
     losses = evaluator().losses(candidates, problem)
-    for number in (0, 7, len(candidates) - 1):
-        weight, bias = candidates.parameters(number).values()
-        output = torch.tanh(problem.inputs @ weight.T + bias) @ weight.T + bias
-        expected = problem.loss_fn(output, problem.target)
-        assert float(losses[number]) == pytest.approx(float(expected), abs=1e-10)
+    assert_losses(losses, candidates, problem, lambda x, w, b: torch.tanh(x @ w.T + b) @ w.T + b)
     weight = layer.weight
     optimizer = PolyStep(problem.model, seed=0, evaluator=evaluator())
     for _ in range(3):

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from hardstep.errors import NonFiniteLossError
 from hardstep.evaluation import Batched, FunctionObjective, OneByOne
 from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
+from hardstep.nn import build
 from hardstep.optim import Momentum, PlanReuse, PolyStep
 from hardstep.schedules import Length, Linear, TimesTemperature
 from hardstep.solvers import RowSoftmax, Sinkhorn
@@ -36,27 +37,24 @@ def assert_close(actual, expected, tolerance=1e-10):
 # -- the ways to give an objective -----------------------------------------------------------
 
 
-def step_in_four_ways(way, opt, model):
-    x, y = batch()
-    batched = partial(stacked_loss, x=x, y=y)
-    if way == "batch":
-        return opt.step(x, y, mse)
-    if way == "closure":
-        return opt.step(lambda: mse(model(x), y))
-    if way == "batched":
-        return opt.step(batched=batched)
-    return opt.step(objective=FunctionObjective(batched))
+def after_step(*objective, model=None, **named):
+    """The parameters of a model after one step, and the loss that the step returned."""
+    opt = tiny(model := model or Net())
+    loss = opt.step(*objective, **named)
+    return torch.cat([parameters(model), torch.tensor([loss]).double()])
 
 
 def test_a_batch_a_closure_a_batched_function_and_an_objective_give_the_same_step():
-    results = {}
-    for way in ("batch", "closure", "batched", "objective"):
-        model = Net()
-        loss = step_in_four_ways(way, tiny(model), model)
-        results[way] = torch.cat([parameters(model), torch.tensor([loss]).double()])
-    for result in results.values():
-        assert_close(result, results["batch"], 1e-12)
-    assert (results["batch"][:-1] - parameters(Net())).norm() > 1e-3
+    (x, y), model = batch(), Net()
+    batched = partial(stacked_loss, x=x, y=y)
+    expected = after_step(x, y, mse)
+    for other in (
+        after_step(lambda: mse(model(x), y), model=model),
+        after_step(batched=batched),
+        after_step(objective=FunctionObjective(batched)),
+    ):
+        assert_close(other, expected, 1e-12)
+    assert (expected[:-1] - parameters(Net())).norm() > 1e-3
 
 
 class TwoInputs(Net):
@@ -67,33 +65,24 @@ class TwoInputs(Net):
 def test_inputs_may_be_a_tensor_a_tuple_of_arguments_or_a_dict_of_them():
     x, y = batch()
     scale = torch.full((6, 1), 1.5).double()
-    after = []
-    for inputs in ((x, scale), [x, scale], {"scale": scale, "x": x}):
-        model = TwoInputs()
-        tiny(model).step(inputs, y, mse)
-        after.append(parameters(model))
-    for other in after[1:]:
-        assert torch.equal(other, after[0])
-    model = Net()
-    tiny(model).step(x, y / 1.5, lambda out, target: mse(1.5 * out, 1.5 * target))
-    assert_close(after[0], parameters(model), 1e-12)
+    expected = after_step(x, y / 1.5, lambda out, target: mse(1.5 * out, 1.5 * target))
+    first, *others = (
+        after_step(inputs, y, mse, model=TwoInputs())
+        for inputs in ((x, scale), [x, scale], {"scale": scale, "x": x})
+    )
+    assert all(torch.equal(other, first) for other in others)
+    assert_close(first, expected, 1e-12)
 
 
 def test_a_target_is_handed_to_the_loss_function_as_it_is_and_may_be_left_out():
     x, y = batch()
-    after = []
-    losses = {
-        "tensor": (y, mse),
-        "tuple": ((y, 1.0), lambda out, pair: mse(out, pair[0]) * pair[1]),
-        "dict": ({"y": y}, lambda out, named: mse(out, named["y"])),
-        "none": (None, lambda out: mse(out, y)),
-    }
-    for target, loss_fn in losses.values():
-        model = Net()
-        tiny(model).step(x, target, loss_fn)
-        after.append(parameters(model))
-    for other in after[1:]:
-        assert torch.equal(other, after[0])
+    expected = after_step(x, y, mse)
+    for target, loss_fn in (
+        ((y, 1.0), lambda out, pair: mse(out, pair[0]) * pair[1]),
+        ({"y": y}, lambda out, named: mse(out, named["y"])),
+        (None, lambda out: mse(out, y)),
+    ):
+        assert torch.equal(after_step(x, target, loss_fn), expected)
 
 
 def test_named_tensors_are_changed_in_place_and_a_sum_of_squares_shrinks():
@@ -139,6 +128,7 @@ def test_propose_evaluate_advance_is_a_step_and_proposing_alone_changes_nothing(
     assert opt.advance(proposal, losses) == expected
     assert torch.equal(parameters(pieces), parameters(whole))
     assert (opt.steps, opt.evaluations) == (1, losses.numel())
+    assert opt.report.evaluations == opt.evaluations_per_step == losses.numel()
 
 
 def in_order(changes, model):
@@ -171,8 +161,7 @@ def test_candidates_come_in_the_order_particle_vertex_probe():
 
 
 def test_the_report_of_a_step_gives_its_lengths_losses_and_price():
-    model = Net()
-    opt = tiny(model, num_probes=2, temperature=0.05, probe_radius=TimesTemperature(12.0))
+    opt = tiny(model := Net(), num_probes=2, temperature=0.05, probe_radius=TimesTemperature(12.0))
     before = parameters(model)
     x, y = batch()
     losses = opt.evaluate(opt.propose(), x, y, mse)
@@ -195,26 +184,13 @@ def test_the_report_of_a_step_gives_its_lengths_losses_and_price():
     assert report.seconds > 0
 
 
-def test_the_pieces_report_the_same_price_as_a_step():
-    opt = tiny(Net())
-    proposal = opt.propose()
-    opt.advance(proposal, opt.evaluate(proposal, *batch(), mse))
-    assert opt.report.evaluations == opt.evaluations_per_step
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("solver", [RowSoftmax(), Sinkhorn()], ids=repr)
 @pytest.mark.parametrize("polytope", [Simplex(2), Simplex(8), Orthoplex(3)], ids=repr)
 def test_on_a_constant_loss_every_row_is_dead_and_nothing_moves(dtype, solver, polytope):
     model = Net().to(dtype)
-    opt = tiny(
-        model,
-        solver=solver,
-        polytope=polytope,
-        rotation=Biased(),
-        rules=(Momentum(0.9),),
-        step_radius=Length(50.0),
-    )
+    far = {"step_radius": Length(50.0), "rotation": Biased(), "rules": (Momentum(0.9),)}
+    opt = tiny(model, solver=solver, polytope=polytope, **far)
     before = parameters(model)
     x, y = (t.to(dtype) for t in batch())
     for _ in range(3):
@@ -255,8 +231,7 @@ def test_by_default_a_nonfinite_loss_counts_as_the_worst_of_the_others(value):
 
 
 def test_when_no_loss_is_finite_nothing_moves_and_the_loss_is_nan():
-    model = Net()
-    opt = tiny(model)
+    opt = tiny(model := Net())
     loss = opt.step(batched=lambda t: torch.full((len(t["last.bias"]),), math.nan))
     assert math.isnan(loss)
     assert math.isnan(opt.report.loss)
@@ -265,8 +240,7 @@ def test_when_no_loss_is_finite_nothing_moves_and_the_loss_is_nan():
 
 
 def test_the_raise_policy_stops_before_anything_moves_and_says_where():
-    model = Net()
-    opt = tiny(model, nonfinite="raise", num_probes=2)
+    opt = tiny(model := Net(), nonfinite="raise", num_probes=2)
     proposal = opt.propose()
     losses = torch.zeros(opt.num_particles, 3, 2)
     losses[3, 0, 1] = losses[1, 2, 0] = math.inf
@@ -281,8 +255,7 @@ def test_the_raise_policy_stops_before_anything_moves_and_says_where():
 
 
 def test_an_edit_between_steps_is_kept():
-    model = Net()
-    opt = tiny(model)
+    opt = tiny(model := Net())
     opt.step(*batch(), mse)
     coordinates = opt.coordinates
     with torch.no_grad():
@@ -304,8 +277,7 @@ def test_an_edit_between_steps_is_kept():
 
 @pytest.mark.parametrize("every", [1, 3], ids=["solving", "coasting"])
 def test_parameter_objects_put_in_place_of_others_are_the_ones_that_move(every):
-    model = Net()
-    opt = tiny(model, rules=(PlanReuse(every),))
+    opt = tiny(model := Net(), rules=(PlanReuse(every),))
     opt.step(*batch(), mse)
     old = model.first.weight
     kept = old.detach().clone()
@@ -317,8 +289,7 @@ def test_parameter_objects_put_in_place_of_others_are_the_ones_that_move(every):
 
 
 def test_parameters_replaced_between_proposing_and_advancing_are_the_ones_that_move():
-    model = Net()
-    opt = tiny(model)
+    opt = tiny(model := Net())
     proposal = opt.propose()
     losses = opt.evaluate(proposal, *batch(), mse)
     old = model.last.weight
@@ -341,25 +312,19 @@ def test_weights_loaded_between_steps_are_kept():
 # -- what a step leaves alone -------------------------------------------------------------------
 
 
-class Noisy(nn.Module):
-    """Dropout and batch normalisation, one of them switched off."""
-
-    def __init__(self):
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            self.body = nn.Sequential(
-                nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 2)
-            )
-        self.double()
-        self.body[2].eval()
+def noisy():
+    """Dropout, switched off, and batch normalisation."""
+    model = build(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 2)),
+        0,
+    ).double()
+    model[2].eval()
+    return model
 
 
 @pytest.mark.parametrize("evaluator", [None, Batched(), OneByOne()], ids=repr)
 def test_modes_and_buffers_are_as_before_the_step(evaluator):
-    model = Noisy()
-    model.forward = model.body.forward
-    opt = tiny(model, evaluator=evaluator)
+    opt = tiny(model := noisy(), evaluator=evaluator)
     modes = {name: module.training for name, module in model.named_modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     before = parameters(model)
@@ -379,14 +344,9 @@ def test_the_global_generators_are_neither_used_nor_reset():
         return torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # noqa: NPY002
 
     def run():
-        model = Noisy().train()
-        model.forward = model.body.forward
-        opt = tiny(
-            model,
-            rotation=Biased(),
-            jitter=Jitter(probe=Mollifier(0.1), step=Mollifier(0.1)),
-            rules=(Momentum(0.5),),
-        )
+        jitter = Jitter(probe=Mollifier(0.1), step=Mollifier(0.1))
+        model = noisy().train()
+        opt = tiny(model, rotation=Biased(), jitter=jitter, rules=(Momentum(0.5),))
         x, y = batch()
         opt.step(x, y, mse)
         opt.step(lambda: mse(model(x), y))
@@ -403,22 +363,17 @@ def test_the_global_generators_are_neither_used_nor_reset():
 
 
 def test_dropout_masks_are_shared_by_all_probes_of_a_step():
-    class Dropped(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.unused = nn.Parameter(torch.ones(4).double())
-
+    class Dropped(nn.Linear):
         def forward(self, x):
-            return nn.functional.dropout(x, 0.5) + 0 * self.unused.sum()
+            return nn.functional.dropout(x, 0.5) + 0 * self.weight.sum()
 
-    model = Dropped()
-    opt = tiny(model)
+    opt = tiny(Dropped(2, 2).double())
     x, _ = batch()
-    opt.step(x, None, lambda out: out.sum())
-    assert opt.report.dead_share == 1.0
-    first = opt.report.loss
-    opt.step(x, None, lambda out: out.sum())
-    assert opt.report.loss != first  # the next step has masks of its own
+    losses = []
+    for _ in range(2):
+        losses.append(opt.step(x, None, torch.sum))
+        assert opt.report.dead_share == 1.0
+    assert losses[0] != losses[1]  # the next step has masks of its own
 
 
 @pytest.mark.parametrize("subspace", [Full(), RowWise(rank=1), LayerWise(1), LowRank(1)], ids=repr)
@@ -482,16 +437,10 @@ def test_a_tied_parameter_is_searched_once_and_probed_in_both_places():
 # -- what a result depends on -------------------------------------------------------------------
 
 
-def run(seed=7, evaluator=None, steps=3, subspace=None):
-    model = Net()
-    opt = tiny(
-        model,
-        seed=seed,
-        evaluator=evaluator,
-        subspace=subspace or RowWise(rank=1),
-        jitter=Jitter(probe=Mollifier(0.1), step=Mollifier(0.1)),
-    )
-    for i in range(steps):
+def run(**changes):
+    jitter = Jitter(probe=Mollifier(0.1), step=Mollifier(0.1))
+    opt = tiny(model := Net(), jitter=jitter, **changes)
+    for i in range(3):
         opt.step(*batch(i), mse)
     return parameters(model)
 
@@ -503,11 +452,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
 
 def test_the_memory_budget_changes_no_bit():
     # 32 of these candidates take about 20 kB; all of these budgets hold a tile.
-    results = [
-        run(evaluator=Batched(memory_budget=budget)) for budget in (1 << 16, 1 << 20, 1 << 33)
-    ]
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+    small = run(evaluator=Batched(memory_budget=1 << 16))
+    for budget in (1 << 20, 1 << 33):
+        assert torch.equal(run(evaluator=Batched(memory_budget=budget)), small)
 
 
 @pytest.mark.parametrize(
@@ -521,9 +468,8 @@ def test_float32_models_follow_float64_ones():
     double, single = Net(), Net().float()
     for model in (double, single):
         opt = tiny(model, subspace=Full(), polytope=Simplex(3))
-        directions = opt.propose().directions
-        x, y = (t.to(directions.dtype) for t in batch())
-        proposal = opt.propose()._replace(directions=directions)
+        proposal = opt.propose()
+        x, y = (t.to(proposal.directions.dtype) for t in batch())
         losses = opt.evaluate(proposal, x, y, mse)
         assert losses.dtype == torch.float64
         for index in ((0, 0, 0), (5, 2, 0)):
@@ -531,7 +477,7 @@ def test_float32_models_follow_float64_ones():
             expected = mse(functional_call(model, at, (x,)), y).item()
             assert losses[index].item() == pytest.approx(expected, rel=1e-5)
         opt.advance(proposal, losses)
-        assert all(p.dtype == directions.dtype for p in model.parameters())
+        assert all(p.dtype == proposal.directions.dtype for p in model.parameters())
 
 
 def test_a_quadratic_is_solved():

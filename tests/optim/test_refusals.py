@@ -4,6 +4,7 @@ import inspect
 import math
 from dataclasses import fields
 from functools import partial
+from typing import NamedTuple
 
 import mypy.api
 import pytest
@@ -162,25 +163,23 @@ def objectives(opt, model):
         r"batched function must return one loss per candidate, shape \(\d+,\), got \(\d+, 2\)": (
             lambda: opt.step(batched=lambda t: t["last.bias"])
         ),
-        r"objective must return \d+ losses, got \(3,\)": (lambda: opt.step(objective=Short())),
-        r"objective must return \d+ losses, got 'no'": (lambda: opt.step(objective=Text())),
+        r"objective must return \d+ losses, got \(3,\)": (
+            lambda: opt.step(objective=Returns(torch.zeros(3)))
+        ),
+        r"objective must return \d+ losses, got 'no'": (lambda: opt.step(objective=Returns("no"))),
     }
 
 
-class Text:
-    def losses(self, candidates):
-        return "no"
+class Returns(NamedTuple):
+    answer: object
 
-
-class Short:
     def losses(self, candidates):
-        return torch.zeros(3)
+        return self.answer
 
 
 @pytest.mark.parametrize("sentence", objectives(None, None))
 def test_losses_of_the_wrong_shape_are_refused_and_nothing_moves(sentence):
-    model = Net()
-    opt = tiny(model)
+    opt = tiny(model := Net())
     with pytest.raises(ObjectiveError, match=sentence):
         objectives(opt, model)[sentence]()
     assert opt.steps == opt.evaluations == 0
@@ -190,43 +189,30 @@ def test_losses_of_the_wrong_shape_are_refused_and_nothing_moves(sentence):
 def test_exactly_one_objective_must_be_given():
     x, y = batch()
     opt = tiny(Net())
-    for count, call in (
-        (0, lambda: opt.step()),
-        (2, lambda: opt.step(x, y, mse, objective=Scripted())),
-        (2, lambda: opt.step(lambda: 0.0, batched=lambda t: t)),
-        (2, lambda: opt.step(target=y, loss_fn=mse, objective=Scripted())),
-        (3, lambda: opt.step(x, batched=lambda t: t, objective=Scripted())),
+    given = {"objective": Scripted()}
+    for count, positional, named in (
+        (0, (), {}),
+        (2, (x, y, mse), given),
+        (2, (lambda: 0.0,), {"batched": lambda t: t}),
+        (2, (), {"target": y, "loss_fn": mse} | given),
+        (3, (x,), {"batched": lambda t: t} | given),
     ):
         with pytest.raises(ConfigError, match=f"exactly one of .* got {count} of them"):
-            call()
-    for call in (
-        lambda: opt.step(x, y),
-        lambda: opt.step(lambda: 0.0, y),
-        lambda: opt.step(None, y, mse),
-    ):
+            opt.step(*positional, **named)
+    for positional in ((x, y), (lambda: 0.0, y), (None, y, mse)):
         with pytest.raises(ConfigError, match=r"step\(inputs, target, loss_fn\) needs"):
-            call()
-    with pytest.raises(
-        ConfigError, match="for plain tensors use a closure, batched= or objective="
-    ):
+            opt.step(*positional)
+    with pytest.raises(ConfigError, match="for plain tensors use a closure, batched= or obj"):
         tiny({"a": torch.zeros(3)}).step(x, y, mse)
 
 
-def test_losses_that_do_not_fit_a_proposal_are_refused():
+def test_losses_that_do_not_fit_a_proposal_and_one_of_an_earlier_step_are_refused():
     opt = tiny(Net())
-    proposal = opt.propose()
-    p = opt.num_particles
+    stale, p = opt.propose(), opt.num_particles
     with pytest.raises(ObjectiveError, match=rf"shape \({p}, 3, 1\) .*, got \({p}, 3\)"):
-        opt.advance(proposal, torch.zeros(p, 3))
-
-
-def test_a_proposal_of_an_earlier_step_is_refused():
-    opt = tiny(Net())
-    stale = opt.propose()
+        opt.advance(stale, torch.zeros(p, 3))
     opt.step(*batch(), mse)
-    with pytest.raises(
-        ConfigError, match=r"proposal is for step 0, the optimizer is at 1; call pro"
-    ):
+    with pytest.raises(ConfigError, match=r"is for step 0, the optimizer is at 1; call pro"):
         opt.advance(stale, torch.zeros(stale.probes.shape[:3]))
 
 

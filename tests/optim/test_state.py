@@ -1,6 +1,5 @@
 """A run that is saved and loaded at every step is the run that never stopped, bit for bit."""
 
-import io
 from functools import partial
 from itertools import chain, combinations
 
@@ -8,13 +7,12 @@ import pytest
 import torch
 
 from hardstep.errors import CheckpointError
-from hardstep.geometry import Biased, Haar, Jitter, Mollifier, Simplex
+from hardstep.geometry import Biased, Haar, Jitter, Mollifier
 from hardstep.optim import (
     Absorb,
     AdaptiveProbes,
     Momentum,
     PlanReuse,
-    PolyStep,
     Settings,
     WeightDecay,
     WeightMomentum,
@@ -24,7 +22,7 @@ from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
 from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, RowWise, Sketch
 
-from .toys import Net, batch, mse, parameters, staircase, tiny
+from .toys import Net, batch, mse, parameters, staircase, through_disk, tiny
 
 STEPS = 8
 RULES = (
@@ -37,14 +35,6 @@ RULES = (
 )
 # Of every four rules, each combination of present and absent is among these.
 SUBSETS = list(chain.from_iterable(combinations(RULES, size) for size in (0, 2, 4)))
-
-
-def through_disk(state):
-    """The state as `torch.load` gives it back from a file."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
 
 
 def same(left, right):
@@ -60,15 +50,15 @@ def same(left, right):
     return left == right
 
 
-def assert_survives_interruption(changes, activation=staircase):
+def assert_survives_interruption(changes, activation=staircase, dtype=torch.float64):
     """One model trains in one go; the other is rebuilt from its saved state before each step."""
-    whole, current = Net(activation), Net(activation)
+    whole, current = Net(activation).to(dtype), Net(activation).to(dtype)
     opt = tiny(whole, **changes)
     saved_model, saved = through_disk(current.state_dict()), through_disk(opt.state_dict())
     for at in range(STEPS):
-        x, y = batch(at % 3)
+        x, y = (t.to(dtype) for t in batch(at % 3))
         expected = opt.step(x, y, mse)
-        current = Net(activation, seed=50 + at)  # other weights, until they are loaded
+        current = Net(activation, seed=50 + at).to(dtype)  # other weights, until they are loaded
         current.load_state_dict(saved_model)
         resumed = tiny(current, **changes)
         resumed.load_state_dict(saved)
@@ -78,7 +68,7 @@ def assert_survives_interruption(changes, activation=staircase):
         assert (resumed.report.solved, resumed.evaluations) == (opt.report.solved, opt.evaluations)
         saved_model, saved = through_disk(current.state_dict()), through_disk(resumed.state_dict())
         assert same(saved, opt.state_dict()), at
-    assert (parameters(whole) - parameters(Net(activation))).norm() > 0.1
+    assert (parameters(whole) - parameters(Net(activation).to(dtype))).norm() > 0.1
     return opt
 
 
@@ -104,6 +94,10 @@ CONFIGURATIONS = {
     "layers": {"subspace": LayerWise(1)},
     "adaptive": {"subspace": Adaptive(1, every=5), "rules": (Momentum(0.5),)},
     "low rank": {"subspace": LowRank(1), "rotation": Biased(), "rules": (Momentum(0.5),)},
+    "momentum of weights": {
+        "subspace": RowWise(1, redraw=2),
+        "rules": (WeightMomentum(0.9),),
+    },
     "sketch": {"subspace": Sketch(RowWise(2)), "rules": (WeightMomentum(0.5),)},
     "sketch of turns": {"subspace": Sketch(RowWise(2, redraw=2, share=0.5))},
     "low rank, absorbed": {"subspace": LowRank(1), "rules": (WeightDecay(0.1), Absorb(4))},
@@ -113,6 +107,10 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_part_with_a_memory_survives_interruption(name):
     assert_survives_interruption(CONFIGURATIONS[name], activation=torch.tanh)
+
+
+def test_float32_runs_survive_interruption():
+    assert_survives_interruption({"rules": (Momentum(0.5),)}, torch.tanh, torch.float32)
 
 
 def test_a_truncated_sinkhorn_needs_its_potentials_to_go_on():
@@ -236,19 +234,3 @@ def test_settings_with_schedules_of_any_kind_have_a_text_that_other_processes_sh
 
 def test_a_run_with_a_schedule_that_is_no_dataclass_survives_interruption():
     assert_survives_interruption({"temperature": Halving(2.0), "step_radius": Length(Halving(3.0))})
-
-
-def test_float32_runs_survive_interruption():
-    settings = Settings(polytope=Simplex(2), step_radius=Length(0.5), rules=(Momentum(0.5),))
-    whole, half = Net().float(), Net().float()
-    opt, other = PolyStep(whole, settings), PolyStep(half, settings)
-    data = [tuple(t.float() for t in batch(i)) for i in range(6)]
-    for x, y in data[:3]:
-        other.step(x, y, mse)
-    resumed = PolyStep(half, settings)
-    resumed.load_state_dict(through_disk(other.state_dict()))
-    for i, (x, y) in enumerate(data):
-        opt.step(x, y, mse)
-        if i >= 3:
-            resumed.step(x, y, mse)
-    assert torch.equal(parameters(whole), parameters(half))

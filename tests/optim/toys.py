@@ -1,5 +1,6 @@
 """The small models, batches and objectives that the tests of the optimizer share."""
 
+import io
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -120,3 +121,11 @@ class Scripted:
 def moves(positions: list[Tensor]) -> list[Tensor]:
     """Differences of consecutive positions."""
     return [after - before for before, after in pairwise(positions)]
+
+
+def through_disk(state: Any) -> Any:
+    """The state as `torch.load` gives it back from a file."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
