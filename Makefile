@@ -2,6 +2,7 @@
 # make test   set up .venv with the development extras and run every check
 # make check   the same without the slow tests
 # make coverage   every test, with the lines and branches of src that they reach
+# make release-check   build sdist and wheel, look inside, train with the wheel alone
 # make bench-step   time a step against the published package, on an otherwise idle machine
 # make bench-maxsat   MAX-SAT against its baselines; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
@@ -12,7 +13,7 @@ ARGS   ?=
 # The tests of a module share what it computes, so a module stays on one worker.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: demo test check coverage lint bench-step bench-maxsat clean
+.PHONY: demo test check coverage lint release-check bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
@@ -30,6 +31,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+release-check:
+	$(PYTHON) tools/release_check.py
 
 bench-step: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.step $(ARGS)
