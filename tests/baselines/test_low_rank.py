@@ -6,13 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from hardstep.baselines.gradient_free import Moves
-from hardstep.baselines.low_rank import (
-    LARGE,
-    Factored,
-    FactoredMembers,
-    FactoredWeight,
-    Factors,
-)
+from hardstep.baselines.low_rank import LARGE, Factored, FactoredMembers, FactoredWeight, Factors
 from hardstep.evaluation import Batched, ModelObjective, OneByOne, Problem
 from hardstep.subspaces import Layout, trainable
 
