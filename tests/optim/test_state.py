@@ -81,10 +81,21 @@ def test_every_combination_of_four_rules_survives_interruption(rules):
         assert opt.evaluations < STEPS * opt.evaluations_per_step  # something was reused
 
 
+class Halving:
+    """A schedule that is no dataclass."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __call__(self, step):
+        return self.start / 2**step
+
+
 CONFIGURATIONS = {
     "haar": {"rotation": Haar()},
     "jitter": {"jitter": Jitter(Mollifier(0.2), Mollifier(0.2))},
     "schedules": {"temperature": Cosine(1.0, 0.1, STEPS), "step_radius": Length(Linear(1, 0.1, 9))},
+    "own schedules": {"temperature": Halving(2.0), "step_radius": Length(Halving(3.0))},
     "warm sinkhorn": {"solver": Sinkhorn(max_iterations=3, tolerance=1e-12)},
     "warm anderson": {"solver": Sinkhorn(max_iterations=3, tolerance=1e-12, anderson=2)},
     "warm penalized": {"solver": Penalized(0.3, max_iterations=2, tolerance=1e-12)},
@@ -94,10 +105,7 @@ CONFIGURATIONS = {
     "layers": {"subspace": LayerWise(1)},
     "adaptive": {"subspace": Adaptive(1, every=5), "rules": (Momentum(0.5),)},
     "low rank": {"subspace": LowRank(1), "rotation": Biased(), "rules": (Momentum(0.5),)},
-    "momentum of weights": {
-        "subspace": RowWise(1, redraw=2),
-        "rules": (WeightMomentum(0.9),),
-    },
+    "momentum of weights": {"subspace": RowWise(1, redraw=2), "rules": (WeightMomentum(0.9),)},
     "sketch": {"subspace": Sketch(RowWise(2)), "rules": (WeightMomentum(0.5),)},
     "sketch of turns": {"subspace": Sketch(RowWise(2, redraw=2, share=0.5))},
     "low rank, absorbed": {"subspace": LowRank(1), "rules": (WeightDecay(0.1), Absorb(4))},
@@ -192,16 +200,6 @@ def test_only_the_innermost_fields_that_differ_are_named():
     assert list_differences("A(x=1)", "B(x=1)") == ["settings: A(x=1) → B(x=1)"]
 
 
-class Halving:
-    """A schedule that is no dataclass."""
-
-    def __init__(self, start):
-        self.start = start
-
-    def __call__(self, step):
-        return self.start / 2**step
-
-
 def power(base, step):
     return base**-step
 
@@ -218,7 +216,3 @@ def test_settings_with_schedules_of_any_kind_have_a_text_that_other_processes_sh
         assert text == describe(Settings(temperature=make()))
         assert text != describe(Settings(temperature=other))
         assert " at 0x" not in text
-
-
-def test_a_run_with_a_schedule_that_is_no_dataclass_survives_interruption():
-    assert_survives_interruption({"temperature": Halving(2.0), "step_radius": Length(Halving(3.0))})
