@@ -6,13 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from hardstep.baselines.gradient_free import Moves
-from hardstep.baselines.low_rank import (
-    LARGE,
-    Factored,
-    FactoredMembers,
-    FactoredWeight,
-    Factors,
-)
+from hardstep.baselines.low_rank import LARGE, Factored, FactoredMembers, FactoredWeight, Factors
 from hardstep.evaluation import Batched, ModelObjective, OneByOne, Problem
 from hardstep.subspaces import Layout, trainable
 
@@ -21,65 +15,59 @@ assert WIDE * HIDDEN >= LARGE
 
 
 class Holder(nn.Module):
-    """A weight, to be used in other ways than `nn.Linear` does."""
+    """A weight and a layer, which a function uses in other ways than `nn.Linear` does."""
 
-    def __init__(self):
+    def __init__(self, function):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(HIDDEN, WIDE) / WIDE**0.5)
-        self.last = nn.Linear(HIDDEN, CLASSES)
+        self.last, self.function = nn.Linear(HIDDEN, CLASSES), function
 
-
-class ByProduct(Holder):
     def forward(self, x):
-        return self.last(torch.relu(x @ self.weight.T))
+        return self.function(x, self.weight, self.last)
 
 
-class Rounded(Holder):
-    def forward(self, x):
-        weight = torch.round(self.weight * 64) / 64
-        return self.last(torch.relu(functional.linear(x, weight)))
+def rounded(x, weight, last):
+    weight = torch.round(weight * 64) / 64
+    return last(torch.relu(functional.linear(x, weight)))
 
 
-class ByName(Holder):
-    def forward(self, x):
-        assert self.weight.shape == (HIDDEN, WIDE)
-        assert self.weight.dim() == 2
-        return self.last(torch.relu(functional.linear(input=x, weight=self.weight)))
+def by_name(x, weight, last):
+    assert weight.shape == (HIDDEN, WIDE)
+    assert weight.dim() == 2
+    return last(torch.relu(functional.linear(input=x, weight=weight)))
 
 
-class Twice(Holder):
+def twice(x, weight, last):
     """The weight in a linear layer, its transpose in the next and its norm in the output."""
-
-    def forward(self, x):
-        hidden = torch.tanh(functional.linear(x, self.weight))
-        again = torch.tanh(functional.linear(hidden, self.weight.t()))
-        return self.last(functional.linear(again, self.weight)) * self.weight.norm()
+    hidden = torch.tanh(functional.linear(x, weight))
+    again = torch.tanh(functional.linear(hidden, weight.t()))
+    return last(functional.linear(again, weight)) * weight.norm()
 
 
-class AsInput(Holder):
+def as_input(x, weight, last):
     """Where what is linearly mapped is the weight itself, once by itself."""
-
-    def forward(self, x):
-        mixed = functional.linear(self.weight, self.last.weight.new_ones(WIDE, WIDE) / WIDE)
-        return self.last(x @ mixed.T) * functional.linear(self.weight, self.weight).norm()
+    mixed = functional.linear(weight, last.weight.new_ones(WIDE, WIDE) / WIDE)
+    return last(x @ mixed.T) * functional.linear(weight, weight).norm()
 
 
-class Unseen(Holder):
+def unseen(x, weight, last):
     """Asks torch not to tell anyone that a tensor is not an ordinary one."""
-
-    def forward(self, x):
-        with torch._C.DisableTorchFunctionSubclass():
-            return self.last(torch.relu(functional.linear(x, self.weight)))
+    with torch._C.DisableTorchFunctionSubclass():
+        return last(torch.relu(functional.linear(x, weight)))
 
 
-class Deep(nn.Sequential):
+def per_example(x, weight, last):
+    """Maps over its examples itself."""
+    hidden = torch.func.vmap(lambda one: functional.linear(one, weight))(x)
+    return last(torch.relu(hidden))
+
+
+def deep():
     """A large layer whose input differs from member to member."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Linear(WIDE, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 512, bias=False), nn.Tanh(),
-            nn.Linear(512, CLASSES),
-        )  # fmt: skip
+    middle = nn.Linear(HIDDEN, 512, bias=False)
+    return nn.Sequential(
+        nn.Linear(WIDE, HIDDEN), nn.Tanh(), middle, nn.Tanh(), nn.Linear(512, CLASSES)
+    )
 
 
 class Sequence(nn.Module):
@@ -103,14 +91,6 @@ class Attending(nn.Module):
         return self.last(self.attention(x, x, x, need_weights=False)[0].mean(1))
 
 
-class PerExample(Holder):
-    """Maps over its examples itself."""
-
-    def forward(self, x):
-        hidden = torch.func.vmap(lambda one: functional.linear(one, self.weight))(x)
-        return self.last(torch.relu(hidden))
-
-
 class Counting(nn.Module):
     """Hard in the middle: how often a leaky sum crosses 1 in six steps."""
 
@@ -129,14 +109,14 @@ class Counting(nn.Module):
 
 MODELS = {
     "mlp": lambda: nn.Sequential(nn.Linear(WIDE, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)),
-    "deep": Deep,
-    "product": ByProduct,
-    "rounded": Rounded,
-    "names": ByName,
-    "twice": Twice,
-    "input": AsInput,
-    "unseen": Unseen,
-    "examples": PerExample,
+    "deep": deep,
+    "product": lambda: Holder(lambda x, weight, last: last(torch.relu(x @ weight.T))),
+    "rounded": lambda: Holder(rounded),
+    "names": lambda: Holder(by_name),
+    "twice": lambda: Holder(twice),
+    "input": lambda: Holder(as_input),
+    "unseen": lambda: Holder(unseen),
+    "examples": lambda: Holder(per_example),
     "spikes": Counting,
     "norm": lambda: nn.Sequential(
         nn.Linear(WIDE, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.Linear(HIDDEN, CLASSES)

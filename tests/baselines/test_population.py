@@ -64,19 +64,25 @@ def test_a_seed_fixes_the_draws():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("method", "changes", "message"),
     [
-        ({"population": 7}, "population must be even, .* got 7; use 8"),
-        ({"population": 0}, "population must be a whole number >= 2, got 0"),
-        ({"population": 32.0}, "population must be a whole number >= 2, got 32.0"),
-        ({"population": "a"}, "population must be a whole number >= 2, got 'a'"),
-        ({"sigma": 0.0}, "sigma must be a number > 0 and finite, got 0.0"),
-        ({"sigma": "x"}, "sigma must be a number > 0 and finite, got 'x'"),
-        ({"sigma": True}, "sigma must be a number > 0 and finite, got True"),
-        ({"learning_rate": "x"}, "learning_rate must be a number > 0 and finite, got 'x'"),
-        ({"decay": "x"}, "decay must be a number >= 0 and finite, got 'x'"),
+        (OpenAiEs, {"population": 7}, "population must be even, .* got 7; use 8"),
+        (OpenAiEs, {"population": 0}, "population must be a whole number >= 2, got 0"),
+        (OpenAiEs, {"population": 32.0}, "population must be a whole number >= 2, got 32.0"),
+        (OpenAiEs, {"population": "a"}, "population must be a whole number >= 2, got 'a'"),
+        (OpenAiEs, {"sigma": 0.0}, "sigma must be a number > 0 and finite, got 0.0"),
+        (OpenAiEs, {"sigma": "x"}, "sigma must be a number > 0 and finite, got 'x'"),
+        (OpenAiEs, {"sigma": True}, "sigma must be a number > 0 and finite, got True"),
+        (
+            OpenAiEs,
+            {"learning_rate": "x"},
+            "learning_rate must be a number > 0 and finite, got 'x'",
+        ),
+        (OpenAiEs, {"decay": "x"}, "decay must be a number >= 0 and finite, got 'x'"),
+        (CmaEs, {"sigma": 0.0}, "CmaEs: sigma must be"),
+        (CmaEs, {"population": 3}, "CmaEs: population must be a whole number >= 4, got 3"),
     ],
 )
-def test_bad_settings_are_refused(changes, message):
+def test_bad_settings_are_refused(method, changes, message):
     with pytest.raises(ConfigError, match=message):
-        OpenAiEs(torch.zeros(3), **changes)
+        method(torch.zeros(5), **changes)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from hardstep import Batched, Cosine, RowWise
-from hardstep.baselines import AdamTwin, CmaEs, Eggroll, InSubspace, MeZo, RandomSearch, Spsa
+from hardstep.baselines import AdamTwin, Eggroll, InSubspace, MeZo, RandomSearch, Spsa
 from hardstep.errors import ConfigError, ObjectiveError
 from tests.baselines.small import batches, net, steps
 
@@ -53,18 +53,6 @@ def test_what_is_no_model_is_refused():
         Spsa([torch.zeros(3)])
     with pytest.raises(ConfigError, match="AdamTwin: model must be a module, got a dict"):
         AdamTwin({"x": torch.zeros(3)}, net())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sigma": 0.0}, "CmaEs: sigma must be"),
-        ({"population": 3}, "CmaEs: population must be a whole number >= 4, got 3"),
-    ],
-)
-def test_cma_es_refuses_what_its_package_would_fail_on(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        CmaEs(torch.zeros(5), **settings)
 
 
 def test_a_rate_that_turns_negative_is_refused_when_it_does():

@@ -5,13 +5,7 @@ import copy
 import pytest
 import torch
 
-from hardstep.evaluation import (
-    Batched,
-    ClosureObjective,
-    Incremental,
-    ModelObjective,
-    OneByOne,
-)
+from hardstep.evaluation import Batched, ClosureObjective, Incremental, ModelObjective, OneByOne
 
 from .catalogue import MODELS, SUBSPACES, candidates_for, hand_losses, problem_of
 

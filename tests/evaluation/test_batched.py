@@ -77,24 +77,20 @@ def test_a_branch_that_no_candidate_reaches_through_its_change_is_batched():
     assert evaluator.note == "batched"
 
 
-def test_a_fault_of_the_model_raises_the_models_own_error_and_is_not_remembered():
-    problem = problem_of("mlp")
-    evaluator = Batched()
-    candidates = candidates_for(problem.model)
-    wrong = dataclasses.replace(problem, inputs=torch.zeros(6, 4, dtype=torch.float64))
-    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
-        ModelObjective(wrong, evaluator).losses(candidates)
-    ModelObjective(problem, evaluator).losses(candidates)
-    assert evaluator.note == "batched"
-
-
-def test_an_error_raised_on_purpose_is_the_one_that_arrives():
+def test_a_fault_of_the_model_or_the_loss_raises_its_own_error_and_is_not_remembered():
     def loss_fn(output, target):
         raise KeyError("no such label")
 
-    problem = dataclasses.replace(problem_of("mlp"), loss_fn=loss_fn)
-    with pytest.raises(KeyError, match="no such label"):
-        ModelObjective(problem, Batched()).losses(candidates_for(problem.model))
+    problem, evaluator = problem_of("mlp"), Batched()
+    candidates = candidates_for(problem.model)
+    for change, error, sentence in (
+        ({"inputs": torch.zeros(6, 4).double()}, RuntimeError, "mat1 and mat2 shapes cannot be"),
+        ({"loss_fn": loss_fn}, KeyError, "no such label"),
+    ):
+        with pytest.raises(error, match=sentence):
+            ModelObjective(dataclasses.replace(problem, **change), evaluator).losses(candidates)
+        ModelObjective(problem, evaluator).losses(candidates)
+        assert evaluator.note == "batched"
 
 
 @pytest.mark.parametrize("model", ["mlp", "conv-pool", "batchnorm", "spiking"])

@@ -59,10 +59,6 @@ def gelu(self, x):
 # -- the same network, written differently ---------------------------------------------------
 
 
-def gallery():
-    return SpikingMLP((INPUTS, HIDDEN, CLASSES), num_steps=STEPS)
-
-
 class Renamed(nn.Module):
     """The gallery's operations in its order, under names of its own."""
 
@@ -130,7 +126,8 @@ def in_place(self, x):
 )
 def original(request):
     """A subspace, and the gallery's network explained in it."""
-    return request.param, explained(build(gallery, 0), request.param)
+    gallery = build(lambda: SpikingMLP((INPUTS, HIDDEN, CLASSES), num_steps=STEPS), 0)
+    return request.param, explained(gallery, request.param)
 
 
 @pytest.mark.parametrize("copied", [Renamed, MyNetwork], ids=["renamed", "subclassed"])

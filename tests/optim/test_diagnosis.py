@@ -78,20 +78,28 @@ def test_a_plateau_wider_than_the_reach_and_a_reach_beyond_use_are_named(stuck):
     assert smallest.flat_pairs > 0.9 > largest.flat_pairs
 
 
+class Forty(nn.Module):
+    """A function of forty numbers, whatever the inputs."""
+
+    def __init__(self, start, function):
+        super().__init__()
+        self.x, self.function = nn.Parameter(torch.full((40,), start)), function
+
+    def forward(self, inputs):
+        return self.function(self.x) + 0 * inputs.sum()
+
+
+def diagnosed_at(start, function, **options):
+    batch = (torch.zeros(1), torch.zeros(1))
+    settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
+    model = Forty(start, function)
+    return diagnose(model, [batch, batch], lambda out, _: out, settings, **options)
+
+
 def test_shares_are_those_of_a_staircase_in_one_dimension():
     """floor(x): probes of 0.2 around 0.5 stay on the step, probes of 4 leave it."""
 
-    class Floor(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.x = nn.Parameter(torch.full((40,), 0.5))
-
-        def forward(self, inputs):
-            return torch.floor(self.x).sum() + 0 * inputs.sum()
-
-    batch = (torch.zeros(1), torch.zeros(1))
-    settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
-    found = diagnose(Floor(), [batch, batch], lambda out, _: out, settings)
+    found = diagnosed_at(0.5, lambda x: torch.floor(x).sum())
     assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
     assert "plateau is wider than the reach" in found.reasons[0]
     assert found.recommended.probe_radius.at(0, 1.0) > 1.0
@@ -117,18 +125,8 @@ def test_a_loss_that_no_parameter_reaches_is_refused():
 def test_nothing_is_recommended_where_no_trial_lowers_the_loss():
     """A bowl, from its bottom: every probe sees differences, every step goes up."""
 
-    class Bowl(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.x = nn.Parameter(torch.zeros(40))
-
-        def forward(self, inputs):
-            return (self.x**2).sum() + 0 * inputs.sum()
-
-    batch = (torch.zeros(1), torch.zeros(1))
     seen = []
-    settings = presets.general(10, probe_radius=0.2).changed(subspace=presets.rl().subspace)
-    found = diagnose(Bowl(), [batch, batch], lambda out, _: out, settings, watch=seen.append)
+    found = diagnosed_at(0.0, lambda x: (x**2).sum(), watch=seen.append)
     assert found.recommended is None
     assert found.reasons[-1].startswith("no radius helps: at probe radius ")
     assert tuple(seen) == found.sweep

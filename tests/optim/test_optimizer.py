@@ -16,6 +16,7 @@ from hardstep.optim import Momentum, PlanReuse, PolyStep
 from hardstep.schedules import Length, Linear, TimesTemperature
 from hardstep.solvers import RowSoftmax, Sinkhorn
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise
+from tests.evaluation.catalogue import Tied
 
 from .toys import (
     Net,
@@ -275,28 +276,21 @@ def test_an_edit_between_steps_is_kept():
     assert not torch.equal(*losses)
 
 
-@pytest.mark.parametrize("every", [1, 3], ids=["solving", "coasting"])
-def test_parameter_objects_put_in_place_of_others_are_the_ones_that_move(every):
-    opt = tiny(model := Net(), rules=(PlanReuse(every),))
+@pytest.mark.parametrize("when", ["solving", "coasting", "between proposing and advancing"])
+def test_parameter_objects_put_in_place_of_others_are_the_ones_that_move(when):
+    opt = tiny(model := Net(), rules=(PlanReuse(3 if when == "coasting" else 1),))
     opt.step(*batch(), mse)
-    old = model.first.weight
-    kept = old.detach().clone()
-    model.first.weight = nn.Parameter(kept + 0.01)
-    opt.step(*batch(), mse)
-    assert opt.report.solved == (every == 1)
-    assert torch.equal(old, kept)
-    assert (model.first.weight - kept - 0.01).abs().max() > 1e-4
-
-
-def test_parameters_replaced_between_proposing_and_advancing_are_the_ones_that_move():
-    opt = tiny(model := Net())
+    old, kept = model.first.weight, model.first.weight.detach().clone()
     proposal = opt.propose()
     losses = opt.evaluate(proposal, *batch(), mse)
-    old = model.last.weight
-    model.last.weight = nn.Parameter(torch.zeros(2, 4).double())
-    opt.advance(proposal, losses)
-    assert torch.equal(old, Net().last.weight)
-    assert model.last.weight.abs().max() > 1e-3
+    model.first.weight = nn.Parameter(kept + 0.01)
+    if when == "between proposing and advancing":
+        opt.advance(proposal, losses)
+    else:
+        opt.step(*batch(), mse)
+    assert opt.report.solved == (when != "coasting")
+    assert torch.equal(old, kept)
+    assert (model.first.weight - kept - 0.01).abs().max() > 1e-4
 
 
 def test_weights_loaded_between_steps_are_kept():
@@ -407,31 +401,18 @@ def test_only_trainable_parameters_are_searched():
     assert not torch.equal(model.last.weight, Net().last.weight)
 
 
-class Tied(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(3, 3, bias=False).double()
-        self.outer = nn.Linear(3, 3, bias=False).double()
-        with torch.no_grad():
-            self.inner.weight.copy_(torch.arange(9.0).reshape(3, 3) / 9)
-        self.outer.weight = self.inner.weight
-
-    def forward(self, x):
-        return self.outer(torch.tanh(self.inner(x)))
-
-
 def test_a_tied_parameter_is_searched_once_and_probed_in_both_places():
-    model, (x, _) = Tied(), batch()
+    model, (x, _) = build(Tied, 0).double(), batch()
     opt = tiny(model, subspace=Full())
-    assert list(opt.tensors) == ["inner.weight"]
+    assert list(opt.tensors) == ["encoder.weight", "encoder.bias", "decoder.bias"]
     proposal = opt.propose()
     losses = opt.evaluate(proposal, x, x, mse)
     for particle, vertex in ((0, 0), (3, 2)):
-        weight = parameters_at(opt, proposal, particle, vertex, 0)["inner.weight"]
-        expected = mse(torch.tanh(x @ weight.T) @ weight.T, x).item()
+        weight, inner, outer = parameters_at(opt, proposal, particle, vertex, 0).values()
+        expected = mse(torch.tanh(x @ weight.T + inner) @ weight.T + outer, x).item()
         assert losses[particle, vertex, 0].item() == pytest.approx(expected, abs=1e-12)
     opt.advance(proposal, losses)
-    assert model.outer.weight is model.inner.weight
+    assert model.encoder.weight is model.decoder.weight
 
 
 # -- what a result depends on -------------------------------------------------------------------

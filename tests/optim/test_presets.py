@@ -87,13 +87,10 @@ def test_temperature_and_lengths_are_those_of_the_table(settings, steps, row, en
 @EVERY
 def test_a_run_reaches_the_last_values_with_its_last_step_and_not_before(settings, steps, row):
     nearly, middle = lengths(settings, steps - 1), lengths(settings, steps // 2)
-    ends = zip(row.temperature, row.step_length, row.probe_length, strict=True)
-    first, last = map(list, ends)
-    assert nearly == pytest.approx(last, rel=1e-3)
+    ends = (row.temperature, row.step_length, row.probe_length)
+    assert nearly == pytest.approx([last for _, last in ends], rel=1e-3)
     # A cosine is half way in the middle of its run.
-    assert middle == pytest.approx(
-        [(a + b) / 2 for a, b in zip(first, last, strict=True)], rel=0.01
-    )
+    assert middle == pytest.approx([(first + last) / 2 for first, last in ends], rel=0.01)
 
 
 @EVERY
@@ -108,24 +105,14 @@ def test_subspace_directions_and_solver_are_those_of_the_table(settings, steps, 
 
 @EVERY
 def test_rules_are_those_of_the_table(settings, steps, row):
-    expected = []
-    if row.reuse:
-        expected.append(PlanReuse)
-    if row.momentum:
-        expected.append(Momentum)
-    if row.absorb:
-        expected.append(Absorb)
     # Plan reuse comes first: its average is of barycentres, not of velocities.
-    assert [type(rule) for rule in settings.rules] == expected
+    given = {PlanReuse: row.reuse, Momentum: row.momentum, Absorb: row.absorb}
+    assert [type(rule) for rule in settings.rules] == [kind for kind in given if given[kind]]
     for rule in settings.rules:
         if isinstance(rule, PlanReuse):
             assert (rule.every, rule.ema, rule.limit) == (row.reuse, 0.7, 1.5)
         if isinstance(rule, Momentum):
-            betas = (
-                value_at(rule.beta, 0),
-                value_at(rule.beta, steps // 2),
-                value_at(rule.beta, steps),
-            )
+            betas = [value_at(rule.beta, at) for at in (0, steps // 2, steps)]
             start, end = row.momentum
             assert betas == pytest.approx([start, (start + end) / 2, end], rel=1e-12)
         if isinstance(rule, Absorb):
@@ -176,22 +163,15 @@ def net():
     return nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *(case[0] for case in CASES),
-        presets.theory(),
-        presets.general(STEPS),
-        presets.wide(STEPS),
-        presets.warm(STEPS),
-        presets.frugal(STEPS),
-        presets.sketch(STEPS),
-    ],
-    ids=[*NAMES, "theory", "general", "wide", "warm", "frugal", "sketch"],
-)
+PLAIN = ("general", "wide", "warm", "frugal", "sketch")
+EVERYTHING = {name: case[0] for name, case in zip(NAMES, CASES, strict=True)}
+EVERYTHING |= {name: getattr(presets, name)(STEPS) for name in PLAIN}
+EVERYTHING["theory"] = presets.theory()
+
+
+@pytest.mark.parametrize("settings", EVERYTHING.values(), ids=EVERYTHING)
 def test_a_small_model_takes_steps_with_every_preset(settings):
-    model = net()
-    opt = PolyStep(model, settings, seed=1)
+    opt = PolyStep(model := net(), settings, seed=1)
     before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(8, 6, generator=generator), torch.randint(0, 3, (8,), generator=generator)
@@ -212,8 +192,7 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [n for n in (*SUBSPACE_RUNS, "general", "warm", "frugal", "sketch", "rl") if n != "snn"],
+    "name", [n for n in (*SUBSPACE_RUNS, "general", "warm", "frugal", "sketch", "rl") if n != "snn"]
 )
 def test_a_run_of_no_steps_is_refused(name):
     with pytest.raises(ConfigError, match="steps must be .* 1, got 0"):

@@ -120,21 +120,17 @@ def test_what_is_wrong_with_a_file_is_one_sentence(write, text, address, sentenc
     ("part", "wrong", "sentence"),
     [
         (
-            "digits, lambda",
-            "lambda seed: [1], lambda",
+            '", digits',
+            '", lambda _: [1]',
             r"data must return .*from_tensors makes one, got list",
         ),
-        (
-            "nn.Linear(64, 10)",
-            "None",
-            r"own\.py:small: model must return a torch\.nn\.Module, got N",
-        ),
+        ("nn.Linear(64, 10)", "None", r"own\.py:small: model must .* torch\.nn\.Module, got N"),
     ],
 )
 def test_parts_of_a_wrong_kind_are_refused_when_they_are_used(write, part, wrong, sentence):
     write(SMALL.replace(part, wrong))
     with pytest.raises(ConfigError, match=sentence):
-        train.run_train(train.TrainOptions("own.py"))
+        run("own.py")
     assert not os.path.exists("runs")
 
 
@@ -157,6 +153,14 @@ def test_folders_of_runs_are_called_after_file_task_and_data(write, tmp_path):
     assert run_name(tasks.find("snn", "mnist")) == "snn-mnist"
 
 
+def run(address="own.py:steps", **options):
+    return train.run_train(train.TrainOptions(address, **options))
+
+
+def score(path, **options):
+    return evaluate.run_evaluate(evaluate.EvaluateOptions(path, **options))
+
+
 class StopsAfterThreeSteps(Callback):
     def on_step(self, run, report):
         if run.step == 3:
@@ -168,7 +172,7 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
 ):
     write(STEPS)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train.run_train(train.TrainOptions("own.py:steps", steps=8, out=whole)) == 0
+    assert run(steps=8, out=whole) == 0
     said = capsys.readouterr().out
     result = json.loads((whole / "result.json").read_text())
     assert (result["task"], result["data"]) == ("own.py:steps", "own")
@@ -191,19 +195,19 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     resumed = json.loads(capsys.readouterr().out)
     for name in ("test_mse", "valid_mse", "evaluations"):
         assert resumed[name] == result[name]
-    assert evaluate.run_evaluate(evaluate.EvaluateOptions(parts / "checkpoint.pt", json=True)) == 0
+    assert score(parts / "checkpoint.pt", json=True) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_mse"] == result["test_mse"]
-    assert evaluate.run_evaluate(evaluate.EvaluateOptions(parts / "checkpoint.pt")) == 0
+    assert score(parts / "checkpoint.pt") == 0
     assert capsys.readouterr().out.startswith(f"test mse   {shown}  (80 examples)\nvalidation ")
 
 
-def test_the_guide_loads_the_selected_weights_without_hardstep(
+def test_the_guide_loads_the_selected_weights_without_hardstep_and_continues_the_last_run(
     write, tmp_path, monkeypatch, capsys
 ):
     write(STEPS)
     for steps in (3, 2):  # the second goes to a folder of its own
-        assert train.run_train(train.TrainOptions("own.py:steps", steps=steps)) == 0
+        assert run(steps=steps) == 0
     folder = tmp_path / "runs" / "own-steps-own-seed0"
     assert "hardstep" not in LOADING
     monkeypatch.syspath_prepend(tmp_path)
@@ -215,27 +219,20 @@ def test_the_guide_loads_the_selected_weights_without_hardstep(
     model = tasks.find("own.py:steps").model()
     model.load_state_dict(saved["best_weights"])
     assert float(said) == pytest.approx(model(torch.tensor([[0.5]])).item(), rel=1e-6)
-
-
-def test_a_run_continues_where_the_guide_says_and_ends_at_its_steps(write, capsys):
-    write(STEPS)
-    for steps in (3, 2):
-        train.run_train(train.TrainOptions("own.py:steps", steps=steps))
-    capsys.readouterr()
-    train.run_train(train.TrainOptions("own.py:steps", resume=True, json=True))
+    run(resume=True, json=True)
     result = json.loads(capsys.readouterr().out)
     assert result["steps"] == 2
     assert result["checkpoint"] == "runs/own-steps-own-seed0-2/checkpoint.pt"
     with pytest.raises(CheckpointError, match="seed0-2 holds a run with steps 2, not 9; resume"):
-        train.run_train(train.TrainOptions("own.py:steps", steps=9, resume=True))
+        run(steps=9, resume=True)
 
 
 def test_changed_data_change_the_score_as_the_guide_says(write, tmp_path, capsys):
     write(STEPS)
-    train.run_train(train.TrainOptions("own.py:steps", steps=2, out=tmp_path / "run", json=True))
+    run(steps=2, out=tmp_path / "run", json=True)
     before = json.loads(capsys.readouterr().out)
     write(STEPS.replace("torch.sin(2 * x)", "torch.sin(2 * x) + 9"))
-    evaluate.run_evaluate(evaluate.EvaluateOptions(tmp_path / "run", json=True))
+    score(tmp_path / "run", json=True)
     assert json.loads(capsys.readouterr().out)["test_mse"] > before["test_mse"] + 50
 
 
@@ -244,7 +241,7 @@ def test_a_file_of_double_precision_trains_as_the_guide_says(write, tmp_path):
     text = STEPS.replace("\n\n\nclass", f"\n\n{double}\n\nclass", 1)
     write(text.replace(".float()", ".to(x.dtype)"))  # which it chose itself
     try:
-        train.run_train(train.TrainOptions("own.py:steps", steps=1, out=tmp_path / "run"))
+        run(steps=1, out=tmp_path / "run")
     finally:
         torch.set_default_dtype(torch.float32)
     saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
@@ -254,22 +251,22 @@ def test_a_file_of_double_precision_trains_as_the_guide_says(write, tmp_path):
 def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
     write(SMALL)
     out = tmp_path / "run"
-    assert train.run_train(train.TrainOptions("own.py", steps=1, out=out)) == 0
+    assert run("own.py", steps=1, out=out) == 0
     write(SMALL.replace("nn.Linear(64, 10)", "nn.Linear(64, 10, bias=False)"))
     with pytest.raises(CheckpointError, match=r"does not fit the model of own\.py:small, which"):
-        evaluate.run_evaluate(evaluate.EvaluateOptions(out / "checkpoint.pt"))
+        score(out / "checkpoint.pt")
     write(SMALL.replace("steps=3", "metric=Metric('error', lambda o, t: o.mean())"))
     with pytest.raises(CheckpointError, match=r"not scored by error, the metric of own\.py:small"):
-        train.run_train(train.TrainOptions("own.py", out=out, resume=True))
+        run("own.py", out=out, resume=True)
     write(SMALL.replace("nn.Linear(64, 10)", "nn.Linear(64, 10, bias=False)"))
     (out / "result.json").unlink()
     with pytest.raises(CheckpointError, match=r"does not fit the model of own\.py:small, which"):
-        train.run_train(train.TrainOptions("own.py", out=out, resume=True))
+        run("own.py", out=out, resume=True)
     os.rename("own.py", "moved.py")
     with pytest.raises(ConfigError, match=r"no file own\.py in .*if it was moved, put it back"):
-        evaluate.run_evaluate(evaluate.EvaluateOptions(out / "checkpoint.pt"))
+        score(out / "checkpoint.pt")
     with pytest.raises(CheckpointError, match=r"run with task 'own\.py:small', not 'moved\.py"):
-        train.run_train(train.TrainOptions("moved.py", out=out, resume=True))
+        run("moved.py", out=out, resume=True)
 
 
 def test_a_users_task_is_diagnosed_however_few_examples_it_has(write, capsys):
@@ -323,10 +320,9 @@ class Spiking(nn.Module):
 
 
 def test_losses_through_a_custom_gradient_are_those_of_plain_forward_passes():
-    data = digits(0)
-    model = build(Spiking, 0)
+    train, model = digits(0).train, build(Spiking, 0)
     optimizer = PolyStep(model, general(10, rank=1), seed=0)
-    inputs, labels = data.train.inputs[:32], data.train.labels[:32]
+    inputs, labels = train.inputs[:32], train.labels[:32]
     proposal = optimizer.propose()
     losses = optimizer.evaluate(proposal, inputs, labels, cross_entropy).flatten()
     candidates = optimizer.candidates(proposal)
