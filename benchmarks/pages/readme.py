@@ -26,6 +26,7 @@ PAPER = {  # its test accuracy in per cent, and its millions of evaluations
 def tables(summary: Summary) -> dict[str, str]:
     """Every table by its name."""
     return {
+        "headline": headline(summary),
         "defaults": digits_defaults.table(),
         "digits": digits(summary),
         "tally": tally(summary),
@@ -33,6 +34,30 @@ def tables(summary: Summary) -> dict[str, str]:
         "paper, equal steps": baselines(summary, "steps"),
         "paper, equal time": baselines(summary, "time"),
     }
+
+
+def headline(summary: Summary) -> str:
+    """At the paper's size and steps: PolyStep, the paper, the best baseline, Adam, the cost."""
+    head = ["task", "**PolyStep**", "the paper", "best baseline", "Adam, smooth copy",
+            "CPU minutes"]  # fmt: skip
+    lines = []
+    for task, (accuracy, _) in PAPER.items():
+        table = _only(summary, task, "mnist", "steps")
+        ours = table.row("polystep")
+        assert ours is not None
+        best = next((r for r in table.rows if r.against and r.method != WITH_GRADIENTS), None)
+        adam = table.row(WITH_GRADIENTS)
+        lines.append([
+            f"`{task}`", f"**{_plain(ours)}**", f"{accuracy}",
+            f"{_plain(best)} {best.method}" if best else NONE, _plain(adam),
+            f"{(ours.cost('cpu_seconds') or 0.0) / 60:.0f}",
+        ])  # fmt: skip
+    return markdown_table(head, lines)
+
+
+def _plain(row: Row | None) -> str:
+    """A mean without marks."""
+    return NONE if row is None else f"{(row.mean('test') or (0.0, 0.0))[0]:.1f}"
 
 
 def digits(summary: Summary) -> str:
