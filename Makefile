@@ -1,6 +1,7 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
 # make check   the same without the slow tests
+# make docs   build the pages into site/; broken links fail
 # make coverage   every test, with the lines and branches of src that they reach
 # make release-check   build sdist and wheel, look inside, train with the wheel alone
 # make bench-step   time a step against the published package, on an otherwise idle machine
@@ -13,7 +14,7 @@ ARGS   ?=
 # The tests of a module share what it computes, so a module stays on one worker.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: demo test check coverage lint release-check bench-step bench-maxsat clean
+.PHONY: demo test check docs coverage lint release-check bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
@@ -23,6 +24,10 @@ test: lint
 
 check: lint
 	$(PYTEST) -m "not slow"
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "the pages are in site/; to read them with search: $(BIN)/python -m http.server -d site"
 
 coverage: $(VENV)/.installed-dev
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
@@ -50,6 +55,11 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	@$(call create)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt
+	@$(call create)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 # Debian ships Python without ensurepip, and venv then fails with a page of text.
 define create

@@ -2,10 +2,6 @@
 
 import importlib.util
 import json
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
@@ -17,7 +13,6 @@ from hardstep.cli.options import EvaluateOptions
 from hardstep.cli.train import TrainOptions, run_train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-TRAINING = Path(__file__).parents[1] / "docs" / "training.md"
 
 
 def load(name):
@@ -42,21 +37,6 @@ def test_maxcut_losses_are_those_of_a_recount():
     for number, loss in enumerate(problem.losses(candidates).tolist()):
         moved = candidates.parameters(number)["x"]
         assert loss == -float(problem.cut(torch.where(moved >= 0, 1.0, -1.0)))
-
-
-def test_the_page_about_training_runs_as_written(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", TRAINING.read_text(), re.DOTALL)
-    assert len(blocks) >= 8
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "log.jsonl").exists()
 
 
 def trained(task, out, capsys, **options):

@@ -2,7 +2,7 @@
 
     make bench-maxsat                              everything
     make bench-maxsat ARGS="--suites quality"      some suites
-    make bench-maxsat ARGS="--report"              only the tables in docs/maxsat.md
+    make bench-maxsat ARGS="--report"              only the tables in docs/lab/maxsat.md
 
 Each run appends one JSON line to benchmarks/results/maxsat.jsonl; an interrupted benchmark goes
 on where it stopped. Runs with a time limit want the machine for themselves.
@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-maxsat", description=__doc__.splitlines()[0])
     parser.add_argument("--suites", default="", help="some of the suites; all by default")
     parser.add_argument("--report", action="store_true", help="measure nothing")
-    parser.add_argument("--docs", type=Path, default=BENCHMARKS.parent / "docs")
+    parser.add_argument("--docs", type=Path, default=BENCHMARKS.parent / "docs" / "lab")
     options = parser.parse_args()
     specs = expand(tomllib.loads(CONFIG.read_text()))
     suites = {spec["suite"] for spec in specs}

@@ -1,4 +1,4 @@
-"""From records to the tables of docs/maxsat.md, between markers."""
+"""From records to the tables of docs/lab/maxsat.md, between markers."""
 
 import math
 import statistics

@@ -1,14 +1,15 @@
-"""Renew docs/results.md, and what README.md and docs/comparing.md say of records, from these.
+"""Renew docs/lab/results.md, and the marked parts of README.md and other pages.
 
     python -m benchmarks.pages.results
 
-Suites come through `hardstep report`; the theory ladder has a protocol and a table of its own.
+All of it comes from records. Suites come through `hardstep report`; the theory ladder has a
+protocol and a table of its own.
 """
 
 from pathlib import Path
 
 from benchmarks.pages import costs, edges, marked, readme, scarce
-from benchmarks.runs import ladder
+from benchmarks.runs import ladder, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
 from hardstep.bench.summary import summarize
@@ -16,8 +17,13 @@ from hardstep.bench.summary import summarize
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 SUITES = ("digits", "paper", "ablations", "mnist-warm")
-PAGE = ROOT / "docs" / "results.md"
-MARKED = (ROOT / "README.md", ROOT / "docs" / "comparing.md")
+PAGE = ROOT / "docs" / "lab" / "results.md"
+MARKED = (
+    ROOT / "README.md",
+    ROOT / "docs" / "lab" / "comparing.md",
+    ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "how-to" / "diagnose.md",
+)
 LADDER = """## The theory ladder
 
 The spiking network with the paper's settings: hypotheses of the convergence theorem switched on
@@ -26,7 +32,7 @@ from the tuned run, and off from theory mode, one at a time; Δ against the head
 ELSEWHERE = """## Elsewhere
 
 Time of a step: [performance.md](performance.md). MAX-SAT: [maxsat.md](maxsat.md). Checks of the
-theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../README.md)."""
+theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../../README.md)."""
 
 
 def pages() -> dict[Path, str]:
@@ -42,7 +48,7 @@ def pages() -> dict[Path, str]:
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
     made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
-    made |= {"scarce": scarce.table(summary)}
+    made |= {"scarce": scarce.table(summary)} | tutorial.parts()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

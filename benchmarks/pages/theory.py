@@ -1,4 +1,4 @@
-"""Run every theory check at full size and renew docs/theory.md and its figures.
+"""Run every theory check at full size and renew docs/lab/theory.md and its figures.
 
     python -m benchmarks.pages.theory             run (minutes), draw, write
     python -m benchmarks.pages.theory --trained   run the protocols on trained networks instead
@@ -23,7 +23,7 @@ from hardstep.theory.report import COLUMNS, GROUPS, SHOWN, format_line
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "theory.json"
-PAGE, PICTURES = ROOT / "docs" / "theory.md", ROOT / "docs" / "theory"
+PAGE, PICTURES = ROOT / "docs" / "lab" / "theory.md", ROOT / "docs" / "lab" / "theory"
 COMMAND = "python -m benchmarks.pages.theory"
 BEGIN, END = "<!-- theory:begin -->", "<!-- theory:end -->"
 CAPTIONS = {

@@ -1,7 +1,7 @@
 """Validation accuracy of the digits settings on the seeds they were chosen on (10, 11, 12).
 
     python -m benchmarks.runs.digits_tuning            run what is not recorded yet
-    python -m benchmarks.runs.digits_tuning --table    print the table of docs/choosing.md
+    python -m benchmarks.runs.digits_tuning --table    print the table of docs/lab/tuning.md
 
 The test set is never opened here. One JSON line per run goes to
 benchmarks/results/digits-tuning.jsonl: validation after the last step, and the best of all.

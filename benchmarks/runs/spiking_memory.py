@@ -1,8 +1,8 @@
 """Peak memory of a forward-only step and of backpropagation through time, against T.
 
     python -m benchmarks.runs.spiking_memory             run what is not recorded yet, then draw
-    python -m benchmarks.runs.spiking_memory --table     print the table of docs/evaluation.md
-    python -m benchmarks.runs.spiking_memory --draw      draw docs/memory.png again
+    python -m benchmarks.runs.spiking_memory --table     print the table of docs/lab/evaluation.md
+    python -m benchmarks.runs.spiking_memory --draw      draw docs/lab/memory.png again
 
 A spiking VGG of 2.4 M parameters, batch 4. `ours` is a whole PolyStep step (propose, evaluate,
 advance) with a memory budget; a full step has 105,980 probes and differs from this one only in
@@ -47,7 +47,7 @@ from hardstep.optim import PolyStep
 from hardstep.subspaces import RowWise
 
 RECORDS = Path(__file__).parents[1] / "results" / "spiking-memory.jsonl"
-PICTURE = Path(__file__).parents[2] / "docs" / "memory.png"
+PICTURE = Path(__file__).parents[2] / "docs" / "lab" / "memory.png"
 TIMES = (25, 50, 100, 200, 400)
 PARTICLES = (1, 2)  # evaluated per block
 BATCH = 4

@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     parser.add_argument("--record", type=Path, default=records.RECORDS)
-    parser.add_argument("--docs", type=Path, default=root / "docs")
+    parser.add_argument("--docs", type=Path, default=root / "docs" / "lab")
     parser.add_argument("--venv", type=Path, default=root / ".venv-bench")
     options = parser.parse_args()
     unknown = [name for name in options.rows.split(",") if name and name not in BY_NAME]

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.step.records import Record, latest
-from benchmarks.step.rows import BY_NAME, ROWS
+from benchmarks.step.rows import ROWS
 from benchmarks.step.runs import DISTURBED
 from hardstep._pages import markdown_table
 
 BEGIN, END = "<!-- bench-step:begin -->", "<!-- bench-step:end -->"
 BATCH = 512  # what the table is for; trials with other batches are not shown
 PAGE, CHART = "performance.md", "performance.png"
-OURS, GOAL, SHORT = "#2a6f97", "#1b1b1b", "#c1666b"
+OURS, INK = "#2a6f97", "#1b1b1b"
 COLUMNS = (
     "step",
     "probes",
@@ -20,8 +20,6 @@ COLUMNS = (
     "ours",
     "ratio, wall",
     "ratio, CPU",
-    "must",
-    "aim",
     "ours, batched",
     "outside evaluation",
     "of the limit",
@@ -63,7 +61,6 @@ def line(record: Record) -> str:
         ratio = record["ratio"]
         text += f", published {_seconds(record['theirs']['median']['wall'])}"
         text += f", {_times(ratio['wall'])} wall, {_times(ratio['cpu'])} CPU"
-        text += f" (must {_times(record['must'])}, aim {_times(record['aim'])})"
     text += f", outside evaluation {ours['outside_evaluation']:.0%}"
     if record["foreign_cores"] > DISTURBED:
         text += f"; DISTURBED, others used {record['foreign_cores']:.1f} cores"
@@ -114,18 +111,11 @@ def _cells(record: Record) -> list[str]:
         _seconds(ours["median"]["wall"]),
         f"**{_times(ratio['wall'])}**" if ratio else "–",
         _times(ratio["cpu"]) if ratio else "–",
-        _goal(record, "must"),
-        _goal(record, "aim"),
         f"{_seconds(record['batched']['wall'])} ({_times(record['batched']['ratio']['wall'])})",
         f"{ours['outside_evaluation']:.0%}",
         f"{record['limit']['reached']:.0%}",
         " / ".join(first),
     ]
-
-
-def _goal(record: Record, name: str) -> str:
-    goal = getattr(BY_NAME[record["row"]], name)
-    return _times(goal) if goal else "–"
 
 
 def _first(step: Record | None) -> str:
@@ -209,7 +199,7 @@ def _range(found: list[Record], name: str) -> str:
 
 
 def draw(compared: list[Record], path: Path) -> None:
-    """Bars of the wall-clock ratio, with a mark for what each must and should reach."""
+    """Bars of the wall-clock ratio."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -221,43 +211,25 @@ def draw(compared: list[Record], path: Path) -> None:
     axes.set_yticks(range(len(compared)), [record["title"] for record in compared])
     axes.invert_yaxis()
     axes.set_xscale("log")
-    highest = max(max(r["ratio"]["wall"], BY_NAME[r["row"]].aim) for r in compared)
+    highest = max(r["ratio"]["wall"] for r in compared)
     lowest = min(1.0, *(r["ratio"]["wall"] for r in compared))
     axes.set_xlim(0.8 * lowest, 2.5 * highest)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-    axes.axvline(1, color=GOAL, linewidth=0.8)
+    axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_title("One optimizer step: published time ÷ ours", loc="left")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False
-    )
     figure.savefig(path, dpi=160)
     plt.close(figure)
 
 
 def _bar(axes: Any, place: int, record: Record) -> None:
-    ratio, row = record["ratio"]["wall"], BY_NAME[record["row"]]
-    reached = ratio >= row.must
-    color = OURS if reached else SHORT
-    label = "reaches must" if reached else "misses must"
-    axes.barh(place, ratio - 1, left=1, height=0.55, color=color, label=_once(axes, label))
-    for name, style in (("must", "-"), ("aim", ":")):
-        goal, span = getattr(row, name), [place - 0.4, place + 0.4]
-        if not goal:
-            continue
-        mark = {"color": GOAL, "linestyle": style, "linewidth": 2, "label": _once(axes, name)}
-        axes.plot([goal, goal], span, **mark)
-    at = max(ratio, row.aim) * 1.12
-    axes.text(at, place, _times(ratio), va="center", fontweight="bold", color=color)
-
-
-def _once(axes: Any, label: str) -> str | None:
-    """The label, unless the legend has it already."""
-    return None if label in axes.get_legend_handles_labels()[1] else label
+    ratio = record["ratio"]["wall"]
+    axes.barh(place, ratio - 1, left=1, height=0.55, color=OURS)
+    axes.text(ratio * 1.12, place, _times(ratio), va="center", fontweight="bold", color=OURS)
 
 
 def _times(ratio: float) -> str:

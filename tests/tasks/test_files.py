@@ -33,7 +33,7 @@ from hardstep.tasks import Task
 from hardstep.training import Metric
 """
 SMALL = HEAD + 'small = Task("tiny", "tiny", digits, lambda: nn.Linear(64, 10), steps=3)\n'
-GUIDE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-task.md").read_text()
 STEPS, LOADING = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 

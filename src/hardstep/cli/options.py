@@ -213,7 +213,7 @@ class ReportOptions:
 class SuiteOptions:
     """Run what a suite asks for and is not recorded yet."""
 
-    suite: Annotated[Path, Argument(help="A TOML file, as docs/comparing.md describes it.")]
+    suite: Annotated[Path, Argument(help="A TOML file, as docs/how-to/compare.md describes it.")]
     records: Annotated[
         Path | None,
         Option(help="The file that runs are recorded in; beside the suite if left out."),

@@ -66,7 +66,7 @@ def general(
 def wide(steps: int, rank: int = 4) -> Settings:
     """Ours for layers of hundreds of inputs, such as MNIST's: shorter steps, fresh directions.
 
-    Chosen on MNIST validation with the spiking network (docs/choosing.md).
+    Chosen on MNIST validation with the spiking network (docs/lab/tuning.md).
     """
     return general(steps, rank=rank, step_radius=0.07, probe_radius=1.0, redraw=10)
 
@@ -144,7 +144,7 @@ def signs(steps: int, unit: float = 1.0) -> Settings:
     Probes reach far beyond any x, so every probe sets the signs of its particle, and x adds up
     what that was worth. Weight decay is what keeps x movable: with much of it only the latest
     preferences count and signs flip freely, with little a sign flips only if the preference
-    lasts. Lowering it over the run anneals the search (docs/maxsat.md).
+    lasts. Lowering it over the run anneals the search (docs/lab/maxsat.md).
 
     Args:
         steps: Of the run.

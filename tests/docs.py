@@ -1,0 +1,80 @@
+"""The pages: what is in them, and their blocks of code as a reader would run them."""
+
+import re
+import shlex
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from hardstep.bench import suite
+from hardstep.cli import main as command
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+USER_PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("how-to/*.md"))]
+USER_PAGES += sorted(DOCS.glob("concepts/*.md"))
+FILE = re.compile(r"# (\w+\.py)\n")  # the first line of a block that is to be saved
+STEPS = 4  # of training in a test, whatever the page's task says
+
+
+class Block(NamedTuple):
+    """A block of code and its language."""
+
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """All of a page, in order."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Block(*block) for block in found]
+
+
+def commands(block: Block) -> list[list[str]]:
+    """The arguments of every `hardstep` in a block of shell."""
+    lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
+    return [words[1:] for words in lines if words[:1] == ["hardstep"]]
+
+
+def run_page(page: Path, monkeypatch) -> dict:
+    """Run a page's Python, shell and suites in the current folder; returns its variables.
+
+    Commands about a file in the folder train a few steps; of all others the arguments are read.
+    """
+    monkeypatch.setattr(command, "import_module", _Commands)
+    names = {"__name__": "page"}
+    for block in blocks(page):
+        if block.language == "python":
+            if title := FILE.match(block.text):
+                Path(title[1]).write_text(block.text)
+            exec(compile(block.text, str(page), "exec"), names)
+        elif block.language == "toml":
+            Path("suite.toml").write_text(block.text)
+            assert suite.read("suite.toml")
+        elif block.language == "sh":
+            for arguments in commands(block):
+                code = command.app(arguments, standalone_mode=False)
+                assert not code, f"hardstep {' '.join(arguments)}"
+    return names
+
+
+class _Commands(SimpleNamespace):
+    """In the place of a command's module: what is asked for runs if it is short."""
+
+    def __init__(self, name):
+        self.module = name
+
+    def __getattr__(self, function):
+        def run(options):
+            where = str(getattr(options, "task", getattr(options, "checkpoint", ""))).split(":")[0]
+            if not where or not Path(where).exists() or "diagnose" in function:
+                return 0
+            if "compare" in function or "tune" in function:
+                return 0
+            if "train" in function and not options.resume:
+                options = replace(options, steps=STEPS)
+            return getattr(import_module(self.module), function)(options)
+
+        return run
