@@ -13,6 +13,14 @@ from hardstep.bench.summary import Row, Summary, Table
 
 NONE = "–"
 TASKS = digits_defaults.TASKS
+NAMES = {
+    "snn": "spiking network",
+    "mlp": "ReLU network",
+    "int8": "INT8 weights",
+    "staircase": "staircase activations",
+    "argmax": "argmax attention",
+    "moe": "hard mixture of experts",
+}
 PAPER = {  # its test accuracy in per cent, and its millions of evaluations
     "snn": (93.0, 15.5),
     "mlp": (96.8, 10.2),
@@ -38,7 +46,7 @@ def tables(summary: Summary) -> dict[str, str]:
 
 def headline(summary: Summary) -> str:
     """At the paper's size and steps: PolyStep, the paper, the best baseline, Adam, the cost."""
-    head = ["task", "**PolyStep**", "the paper", "best baseline", "Adam, smooth copy",
+    head = ["network", "**PolyStep**", "paper", "best baseline", "Adam, smooth copy",
             "CPU minutes"]  # fmt: skip
     lines = []
     for task, (accuracy, _) in PAPER.items():
@@ -48,7 +56,7 @@ def headline(summary: Summary) -> str:
         best = next((r for r in table.rows if r.against and r.method != WITH_GRADIENTS), None)
         adam = table.row(WITH_GRADIENTS)
         lines.append([
-            f"`{task}`", f"**{_plain(ours)}**", f"{accuracy}",
+            NAMES[task], f"**{_plain(ours)}**", f"{accuracy}",
             f"{_plain(best)} {best.method}" if best else NONE, _plain(adam),
             f"{(ours.cost('cpu_seconds') or 0.0) / 60:.0f}",
         ])  # fmt: skip

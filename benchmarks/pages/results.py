@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "lab" / "results.md"
 MARKED = (
     ROOT / "README.md",
     ROOT / "docs" / "lab" / "comparing.md",
+    ROOT / "docs" / "lab" / "gallery.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "diagnose.md",
 )
@@ -32,7 +33,7 @@ from the tuned run, and off from theory mode, one at a time; Δ against the head
 ELSEWHERE = """## Elsewhere
 
 Time of a step: [performance.md](performance.md). MAX-SAT: [maxsat.md](maxsat.md). Checks of the
-theory: [theory.md](theory.md). `hardstep train` at its defaults: [README](../../README.md)."""
+theory: [theory.md](theory.md). `hardstep train` at its defaults: [gallery.md](gallery.md)."""
 
 
 def pages() -> dict[Path, str]:
