@@ -1,7 +1,8 @@
 """What mkdocs does to a page before it renders it.
 
-Links that leave docs/ name the file instead, the comments around generated tables go, and
-`<!-- commands -->` becomes the reference of the command line, made from its own help.
+Links that leave docs/ name the file instead, the comments around generated tables go, numbers in
+tables stay on one line, and `<!-- commands -->` becomes the reference of the command line, made
+from its own help.
 """
 
 import posixpath
@@ -16,6 +17,7 @@ from hardstep.cli.main import COMMANDS
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
 PLACE = "<!-- commands -->"
+WITHIN_NUMBER = re.compile(r"(?<=[=<>±\d]) (?=[\d±(]|m?s\b)")  # as in "= 94.6" and "148 ms"
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
@@ -25,7 +27,13 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
         markdown = markdown.replace(PLACE, "\n".join(_commands()))
     markdown = re.sub(r"^<!--.*?-->$", "", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"<!--.*?-->", "", markdown)
-    return LINK.sub(lambda link: _link(link, folder), markdown)
+    markdown = LINK.sub(lambda link: _link(link, folder), markdown)
+    return re.sub(r"^\|.*$", _keep_numbers_whole, markdown, flags=re.MULTILINE)
+
+
+def _keep_numbers_whole(row: re.Match[str]) -> str:
+    """A row of a table whose numbers are not broken over lines."""
+    return WITHIN_NUMBER.sub("\u00a0", row[0])
 
 
 def _link(link: re.Match[str], folder: str) -> str:
