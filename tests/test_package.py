@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors"},
-    {"_checks", "_files", "_linalg", "_pages", "schedules", "seeds"},
+    {"_checks", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},
@@ -141,6 +141,12 @@ def test_no_python_at_all_gets_one_sentence(tmp_path):
 def test_the_source_names_no_machine_path():
     for path in [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         assert not re.search(r"/(work|tmp|root)/", path.read_text()), path
+
+
+def test_only_one_module_names_private_parts_of_torch():
+    private = re.compile(r"torch(\.\w+)*\._[a-zA-Z]|\._(cdata|version)\b|_functorch")
+    found = [p.name for p in SOURCE.rglob("*.py") if private.search(p.read_text())]
+    assert found == ["_torch.py"]
 
 
 def test_the_command_can_be_run_as_a_module():

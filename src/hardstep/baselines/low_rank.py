@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._pytree import tree_map
 
 from hardstep._checks import check_count
+from hardstep._torch import tree_map, unseen_by_subclasses
 from hardstep.baselines.gradient_free import Members
 from hardstep.evaluation import Span
 from hardstep.subspaces import (
@@ -221,7 +221,7 @@ class FactoredWeight(Tensor):
         """Linear layers by their factors; everything else with the whole weight."""
         del types
         kwargs = kwargs or {}
-        with torch._C.DisableTorchFunctionSubclass():
+        with unseen_by_subclasses():
             if func in DESCRIPTIONS:
                 return func(*args, **kwargs)
             if func is functional.linear:

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
+from hardstep._torch import tree_leaves
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from hardstep._torch import tree_leaves
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes
 from hardstep.evaluation.objectives import Problem

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from hardstep._torch import TorchDispatchMode, storage_key, tree_leaves, unseen
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -38,9 +38,9 @@ class LiveBytes(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = {storage._cdata for storage in _storages((args, kwargs))}
+        given = {storage_key(storage) for storage in _storages((args, kwargs))}
         for storage in _storages(result):
-            key = storage._cdata
+            key = storage_key(storage)
             if key not in self._sizes:
                 if key in given:  # made outside
                     continue
@@ -57,7 +57,7 @@ class LiveBytes(DispatchMode):
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:
-    with torch._C.DisableTorchFunction():
+    with unseen():
         return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 

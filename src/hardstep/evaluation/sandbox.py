@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from hardstep._torch import version_of, warn_of_missing_rules
+
 # What torch itself keeps on every module. A forward pass writes to none of it but the buffers.
 _BOOKKEEPING = frozenset(vars(nn.Module())) - {"_buffers"}
 # Exactly these: a subclass may refuse to be changed, as read-only configurations do.
@@ -41,7 +43,7 @@ class _Snapshot:
         own = [value for name, value in self.attributes.items() if name not in _BOOKKEEPING]
         self.containers = [(v, copy(v)) for v in own if type(v) in _CONTAINERS]
         self.tensors = [
-            (v, v._version, v.detach().clone())
+            (v, version_of(v), v.detach().clone())
             for v in own
             if isinstance(v, Tensor) and not v.is_inference()
         ]
@@ -54,9 +56,9 @@ class _Snapshot:
             live.clear()
             live.extend(kept) if isinstance(live, list | deque) else live.update(kept)
         for i, (tensor, version, value) in enumerate(self.tensors):
-            if tensor._version != version:
+            if version_of(tensor) != version:
                 tensor.detach().copy_(value)
-                self.tensors[i] = tensor, tensor._version, value
+                self.tensors[i] = tensor, version_of(tensor), value
 
 
 @contextmanager
@@ -121,9 +123,6 @@ class Slots:
                 owner[key] = own
 
 
-_warn_of_missing_rules = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
-
-
 class _Silence:
     """Keeps torch's remarks on its own batching rules from the user.
 
@@ -142,7 +141,7 @@ class _Silence:
                 self._filters = warnings.catch_warnings()
                 self._filters.__enter__()
                 # Operations without a batching rule run in a loop: slower, equally right.
-                _warn_of_missing_rules(False)
+                warn_of_missing_rules(False)
                 # The batched PReLU writes into a result of the wrong shape, harmlessly.
                 resized = "An output with one or more elements was resized"
                 warnings.filterwarnings("ignore", message=resized)
@@ -151,7 +150,7 @@ class _Silence:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                _warn_of_missing_rules(True)
+                warn_of_missing_rules(True)
                 self._filters.__exit__(None, None, None)
 
 

@@ -10,9 +10,8 @@ from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
-from torch.autograd import forward_ad
 
+from hardstep._torch import add_batch_axis, batch_level, is_batched, is_watched, unwrap_batched
 from hardstep.evaluation.fused.compile import compile_kernel, share_out
 
 LANES = {torch.float32: 16, torch.float64: 8}
@@ -25,9 +24,9 @@ def step(
     current: Tensor, membrane: Tensor | None, decay: float, threshold: float
 ) -> Stepped | None:
     """Spikes and the next membrane; nothing where torch has to do it."""
-    if _is_watched():  # before any look at a tensor, which would be watched, too
+    if is_watched():  # before any look at a tensor, which would be watched, too
         return None
-    level = max(_functorch.maybe_get_level(t) for t in (current, membrane) if t is not None)
+    level = max(batch_level(t) for t in (current, membrane) if t is not None)
     if level > 0:
         return _step_batched(level, current, membrane, decay, threshold)
     if not (_is_plain(current) and _is_number(decay) and _is_number(threshold)):
@@ -52,28 +51,17 @@ def _step_batched(
     for tensor in (current, membrane):
         if tensor is None:
             continue
-        if not _functorch.is_batchedtensor(tensor):
+        if not is_batched(tensor):
             return None  # a derivative is taken, or it does not vary
-        whole, axis = _functorch._unwrap_batched(tensor, level)
+        whole, axis = unwrap_batched(tensor, level)
         if axis is None:
             return None
         inner.append(whole.movedim(axis, 0).contiguous())
     stepped = step(inner[0], inner[1] if membrane is not None else None, decay, threshold)
     if stepped is None:
         return None
-    spikes, after = (_functorch._add_batch_dim(result, 0, level) for result in stepped)
+    spikes, after = (add_batch_axis(result, 0, level) for result in stepped)
     return spikes, after
-
-
-def _is_watched() -> bool:
-    """Whether somebody records, replaces or differentiates operations."""
-    return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._get_tracing_state()
-        or torch.compiler.is_compiling()
-        or forward_ad._current_level >= 0
-    )
 
 
 def _is_number(value: object) -> bool:

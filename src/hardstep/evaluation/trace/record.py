@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from hardstep._torch import one_hot, undispatched, unseen
 from hardstep.evaluation.memory import DispatchMode
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
@@ -169,7 +170,7 @@ class _Recorder(DispatchMode):
         return self._new(tensor) if number is None else self._know(tensor, number)
 
     def _keep(self, tensor: Tensor) -> None:
-        with torch._C.DisableTorchFunction():
+        with unseen():
             self.nbytes += tensor.untyped_storage().nbytes()
         self.check_memory()
 
@@ -265,7 +266,7 @@ def _form(value: Any) -> Any:
 
 
 def _storage(tensor: Tensor) -> int:
-    with torch._C.DisableTorchFunction():
+    with unseen():
         return tensor.untyped_storage().data_ptr()
 
 
@@ -306,7 +307,7 @@ def _check_reader(func: Any, given: tuple[Any, ...]) -> None:
 
 def _within(index: Tensor, num: int) -> bool:
     """Whether every index is one of `num`; looked at without being seen."""
-    with torch._C._DisableTorchDispatch():
+    with undispatched():
         return num > 0 and (index.numel() == 0 or 0 <= int(index.min()) <= int(index.max()) < num)
 
 
@@ -322,7 +323,7 @@ class _NoExits(TorchFunctionMode):
             raise Refused(f"the forward pass leaves torch through {func.__name__}")
         if func in _READERS:
             _check_reader(func, (*args, *(kwargs or {}).values()))
-        if func is torch._C._nn.one_hot and len(args) == 2 and _within(*args):
+        if func is one_hot and len(args) == 2 and _within(*args):
             # Torch's own reads the largest index to check it, which looks like a branch.
             classes = torch.arange(args[1], device=args[0].device)
             return (args[0].unsqueeze(-1) == classes).long()

@@ -1,0 +1,55 @@
+"""All that hardstep uses of torch's private interfaces, and what a new version of torch can break.
+
+No other module names them; `tests/test_package.py` looks. When a new torch is out, run the tests on
+it and begin here. If a name is gone, this is what stops working:
+
+    TorchDispatchMode, tree_leaves, tree_map      the record of a forward pass, so every fast tier
+    unseen, unseen_by_subclasses, undispatched    looking at tensors while a model is recorded
+    one_hot                                       models that call `one_hot` fall back to batches
+    storage_key, version_of                       counting memory; restoring tensors of a model
+    warn_of_missing_rules                         torch's remarks on batching rules are seen again
+    batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
+
+Modules' `_parameters` and `_buffers` are used in `evaluation/sandbox.py`; torch's own
+`functional_call` relies on them, too.
+"""
+
+import torch
+from torch import Tensor
+from torch._C import _functorch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+__all__ = ["TorchDispatchMode", "tree_leaves", "tree_map"]
+
+unseen = torch._C.DisableTorchFunction
+unseen_by_subclasses = torch._C.DisableTorchFunctionSubclass
+undispatched = torch._C._DisableTorchDispatch
+one_hot = torch._C._nn.one_hot
+batch_level = _functorch.maybe_get_level
+is_batched = _functorch.is_batchedtensor
+unwrap_batched = _functorch._unwrap_batched
+add_batch_axis = _functorch._add_batch_dim
+warn_of_missing_rules = _functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
+
+
+def storage_key(storage: torch.UntypedStorage) -> int:
+    """The same for every view of one storage, while it lives."""
+    return int(storage._cdata)
+
+
+def version_of(tensor: Tensor) -> int:
+    """Grows when a tensor is written to."""
+    return tensor._version
+
+
+def is_watched() -> bool:
+    """Whether somebody records, replaces or differentiates operations."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._get_tracing_state()
+        or torch.compiler.is_compiling()
+        or forward_ad._current_level >= 0
+    )
