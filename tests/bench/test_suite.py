@@ -67,26 +67,17 @@ def test_options_under_two_names_of_a_task_are_refused(tmp_path):
         ("budget = 2", "study = 's'\nvariants = { a = { muu = 1 } }", "did you mean 'mu'"),
         ('match = "steps"\n', "", "lacks match"),
         (RUN, "data = 'digits'", r"no \[\[run\]\]"),
-        (
-            "seeds = [0, 1]",
-            "seeds = 3",
-            r"seeds of a \[\[run\]\] in .* a list of different.* got 3",
-        ),
+        ("seeds = [0, 1]", "seeds = 3",
+         r"seeds of a \[\[run\]\] in .* a list of different.* got 3"),
         ("seeds = [0, 1]", "seeds = [0.5]", r"different whole numbers such as .* got \[0.5\]"),
         ("seeds = [0, 1]", "seeds = []", r"whole numbers such as \[0, 1, 2\], got \[\]"),
         ("seeds = [0, 1]", "seeds = [1, 0, 1]", r"a list of different whole .* got \[1, 0, 1\]"),
         ('["mezo"]', "[]", r"methods of .* must be a list of names such as .* got \[\]"),
         ("budget = 2", "tune = [9]\ntune_budget = 2.5", "steps are counted, .* whole .* got 2.5"),
-        (
-            "budget = 2",
-            "tune_budget = 2",
-            r"a \[\[run\]\] of .* has tune_budget without tune; give",
-        ),
-        (
-            "budget = 2",
-            "variants = { a = {} }",
-            "has variants without study; give both, or neither",
-        ),
+        ("budget = 2", "tune_budget = 2",
+         r"a \[\[run\]\] of .* has tune_budget without tune; give"),
+        ("budget = 2", "variants = { a = {} }",
+         "has variants without study; give both, or neither"),
         ("budget = 2", "tune = 100", "tune of .* must be a list of whole numbers .* got 100"),
         ("budget = 2", 'budget = "50k"', "budget of .* must be a number > 0 .* got '50k'"),
         ("budget = 2", "budget = inf", "budget of .* must be a number > 0 and finite, got inf"),
@@ -102,15 +93,12 @@ def test_options_under_two_names_of_a_task_are_refused(tmp_path):
         ('["mezo"]', "[1]", r"methods of .* must be a list of names .* got \[1\]"),
         ("[[run]]", "data = 3\n[[run]]", r"data of .*suite.toml must be a name in quotes, got 3"),
         ("[[run]]", "[run]", r"run of .* must be tables written as \[\[run\]\], got {"),
-        (
-            "budget = 2",
-            "[options.snn]\nmezo = 3",
-            "options of .* tables such as .* got .*'mezo': 3",
-        ),
+        ("budget = 2", "[options.snn]\nmezo = 3",
+         "options of .* tables such as .* got .*'mezo': 3"),
         ("budget = 2", "[options]\nsnn = 3", "options of .* must be tables .* got {'snn': 3}"),
         ("budget = 2", '[options.snn.mezo]\nmu = "a"', "mezo: mu must be a number .* got 'a'"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_refused_in_a_sentence(tmp_path, old, new, message):
     with pytest.raises(ConfigError, match=message) as refused:
         read(written(tmp_path, RUN.replace(old, new)))
@@ -164,14 +152,10 @@ TWO = RUN.replace('["mezo"]', '["mezo", "adam"]')
         (TWO + "[options.mlp.adam]\nslope = 2.0", "adam: slope is of the spikes .* mlp has none"),
         (TWO.replace("adam", "random") + "[options.mlp.random]\npopulation = 1", ">= 2, got 1"),
         (TWO.replace("adam", "eggroll") + "[options.mlp.eggroll]\npopulation = 7", "even.* use 8"),
-        (
-            RUN
-            + RUN.replace("mezo", "polystep")
-            + "study = 'x'\nvariants = {a = {momentum = 1.5}}",
-            "beta",
-        ),
+        (RUN + RUN.replace("mezo", "polystep") + "study = 'x'\nvariants = {a = {momentum = 1.5}}",
+         "beta"),
     ],
-)
+)  # fmt: skip
 def test_what_a_method_refuses_is_refused_before_the_first_run(
     tmp_path, monkeypatch, text, message
 ):
@@ -217,7 +201,6 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path, content, message):
 def test_a_suite_begins_as_a_comparison_does_unless_it_says_otherwise(tmp_path):
     run = '[[run]]\ntasks = ["mlp"]\nmethods = ["polystep"]\nseeds = [0]\nmatch = "evals"\n'
     variants = 'study = "solver"\n[run.variants]\nsoftmax = {}\ngreedy = { solver = "greedy" }\n'
-    path = tmp_path / "suite.toml"
     for rest, options in (
         ("", [{"preset": "frugal"}]),
         ("budget = 1_000_000\n", [{}]),
@@ -225,5 +208,4 @@ def test_a_suite_begins_as_a_comparison_does_unless_it_says_otherwise(tmp_path):
         (variants, [{}, {"solver": "greedy"}]),
         ('[options.mlp.polystep]\npreset = "task"\n', [{"preset": "task"}]),
     ):
-        path.write_text(run + rest)
-        assert [dict(job.options) for job in read(path)] == options
+        assert [dict(job.options) for job in read(written(tmp_path, run + rest))] == options

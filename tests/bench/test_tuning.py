@@ -27,21 +27,30 @@ from hardstep.nn import build as build_model
 
 from .test_queue import STUDY, jobs_of, pretended, swept
 
-TASK = tasks.find("mlp", "digits")
+TASK, SPIKING = (tasks.find(name, "digits") for name in ("mlp", "snn"))
+
+
+def configurations(method, axis, fixed=None, stage=1):
+    """What a stage tries around the centers."""
+    settings = settings_of(TASK, method, axis, fixed)
+    return list(grid(settings, {s.name: s.center for s in settings}, stage))
+
+
+def made(method, options, steps=5, task=TASK):
+    """The optimizer that those options make."""
+    return build(method, Blueprint(task, build_model(task.model, 0), steps, 0), options)
 
 
 @pytest.mark.parametrize("axis", ["steps", "evals", "time"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_nine_configurations_per_stage_of_options_it_knows(method, axis):
-    settings = settings_of(TASK, method, axis)
+    names = {s.name for s in settings_of(TASK, method, axis)}
+    assert names <= set(KNOWN_OPTIONS[method])
     for stage in (1, 2):
-        centers = {s.name: s.center for s in settings}
-        found = list(grid(settings, centers, stage))
-        assert len(found) == 9
-        assert len({json.dumps(c) for c in found}) == 9
-        assert all(set(c) == {s.name for s in settings} for c in found)
-        assert all(set(c) <= set(KNOWN_OPTIONS[method]) for c in found)
-        build(method, Blueprint(TASK, build_model(TASK.model, 0), 5, 0), found[0])
+        found = configurations(method, axis, stage=stage)
+        assert len(found) == len({json.dumps(c) for c in found}) == 9
+        assert all(set(c) == names for c in found)
+        made(method, found[0])
 
 
 def test_populations_are_free_where_steps_are_not_what_is_equal():
@@ -53,52 +62,41 @@ def test_populations_are_free_where_steps_are_not_what_is_equal():
 
 
 def test_where_evaluations_are_equal_polystep_is_tuned_around_its_frugal_settings():
-    settings = settings_of(TASK, "polystep", "evals")
-    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
+    found = configurations("polystep", "evals")
     assert {c["preset"] for c in found} == {"frugal"}
-    middle = found[4]
-    steps, model = 100, build_model(TASK.model, 0)
-    usual = Blueprint(TASK, model, steps, 0)
-    assert build("polystep", usual, middle).settings == presets.frugal(steps)
+    assert made("polystep", found[4], steps=100).settings == presets.frugal(100)
     assert {c["share"] for c in found} == {0.05, 0.1, 0.2}
 
 
 def test_what_is_fixed_is_in_every_configuration_and_a_preset_is_tuned_around_its_own_radii():
-    settings = settings_of(TASK, "polystep", "evals", {"preset": "sketch", "rank": 2})
-    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
+    found = configurations("polystep", "evals", {"preset": "sketch", "rank": 2})
     assert {(c["preset"], c["rank"]) for c in found} == {("sketch", 2)}
-    blueprint = Blueprint(TASK, build_model(TASK.model, 0), 100, 0)
-    assert build("polystep", blueprint, found[4]).settings == presets.sketch(100, rank=2)
+    assert made("polystep", found[4], steps=100).settings == presets.sketch(100, rank=2)
     assert {c["particle_dim"] for c in found} == {8, 16, 32}
     at_steps = settings_of(TASK, "polystep", "steps", {"preset": "sketch"})
     assert [s.name for s in at_steps] == ["step_radius", "probe_radius", "preset"]
 
 
 def test_beside_fixed_settings_a_last_one_has_three_levels():
-    settings = settings_of(TASK, "cma-es", "evals", {"sigma": 0.1})
-    found = list(grid(settings, {s.name: s.center for s in settings}, 1))
+    found = configurations("cma-es", "evals", {"sigma": 0.1})
     assert [c["population"] for c in found] == [16, 64, 256]
 
 
 def test_where_everything_is_fixed_there_is_one_configuration():
     fixed = {"sigma": 0.1, "population": 8}
-    settings = settings_of(TASK, "random", "evals", fixed)
-    assert list(grid(settings, {s.name: s.center for s in settings}, 1)) == [fixed]
+    assert configurations("random", "evals", fixed) == [fixed]
 
 
 def test_the_surrogate_slope_is_tuned_where_there_is_one():
-    spiking = tasks.find("snn", "digits")
-    assert [s.name for s in settings_of(spiking, "adam", "steps")] == ["learning_rate", "slope"]
+    assert [s.name for s in settings_of(SPIKING, "adam", "steps")] == ["learning_rate", "slope"]
     assert [s.name for s in settings_of(TASK, "adam", "steps")] == ["learning_rate"]
     centers = {"learning_rate": 1.0, "slope": math.sqrt(5)}
-    slopes = {c["slope"] for c in grid(settings_of(spiking, "adam", "steps"), centers, 1)}
+    slopes = {c["slope"] for c in grid(settings_of(SPIKING, "adam", "steps"), centers, 1)}
     assert sorted(slopes) == pytest.approx([0.5, math.sqrt(5), 10], rel=1e-5)
 
 
 def test_slope_reaches_the_twin():
-    spiking = tasks.find("snn", "digits")
-    blueprint = Blueprint(spiking, build_model(spiking.model, 0), 5, 0)
-    adam = build("adam", blueprint, {"slope": 7.5})
+    adam = made("adam", {"slope": 7.5}, task=SPIKING)
     assert [m.slope for m in adam.twin.modules() if hasattr(m, "slope")] == [7.5]
 
 

@@ -285,22 +285,10 @@ def test_comparisons_with_a_number_happen_in_the_type_of_the_tensor():
 # -- reductions, lookups and routing -------------------------------------------------------
 
 
-def routed(h, x):
-    """Three values stacked along a new axis, one of them taken per example."""
-    parts = torch.stack([h, x, h * x], dim=1)
-    best = (h - x)[:, :3].argmax(dim=1)
-    return torch.take_along_dim(parts, best[:, None, None], dim=1).squeeze(1)
-
-
-def fixed_route(h, x):
-    parts = torch.stack([torch.relu(h), x, -h], dim=1)
-    best = x[:, :3].argmax(dim=1)
-    return torch.take_along_dim(parts, best[:, None, None], dim=1).squeeze(1)
-
-
-def chosen_route(h, x):
-    parts = torch.stack([h, x, h * x, h + x, x - h, h * 2, x * 2, -h, -x], dim=1)
-    return torch.take_along_dim(parts, h.argmax(dim=1)[:, None, None], dim=1).squeeze(1)
+def routed(by, *parts):
+    """Values stacked along a new axis, one of them taken per example."""
+    best = by.argmax(dim=1)[:, None, None]
+    return torch.take_along_dim(torch.stack(parts, dim=1), best, dim=1).squeeze(1)
 
 
 TABLE = torch.randn(HIDDEN, HIDDEN, generator=torch.Generator().manual_seed(5))
@@ -323,13 +311,13 @@ REDUCTIONS_FUSED = {
     "gather": lambda h, x: x * h.gather(1, x.argmax(dim=1, keepdim=True)),
     "gather-changed": lambda h, x: h * x.gather(1, h.argmax(dim=1, keepdim=True)),
     "lookup": lambda h, x: TABLE.to(h.dtype)[h.argmax(dim=1)] * h,
-    "fixed-route": fixed_route,
-    "chosen-route": chosen_route,
+    "fixed-route": lambda h, x: routed(x[:, :3], torch.relu(h), x, -h),
+    "chosen-route": lambda h, x: routed(h, h, x, h * x, h + x, x - h, h * 2, x * 2, -h, -x),
     "gate": lambda h, x: x * torch.sigmoid(h.mean(dim=1, keepdim=True)).expand(-1, HIDDEN),
 }
 # Not covered by kernels today; the losses must agree all the same.
 REDUCTIONS_FOLLOWED = {
-    "routed-by-a-part": routed,
+    "routed-by-a-part": lambda h, x: routed((h - x)[:, :3], h, x, h * x),
     "var": lambda h, x: h / (1 + h.var(dim=1, keepdim=True)),
     "logsumexp": lambda h, x: h - h.logsumexp(dim=1, keepdim=True),
     "cumsum": lambda h, x: h.cumsum(dim=1),

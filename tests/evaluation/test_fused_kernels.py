@@ -1,5 +1,7 @@
 """Compiled programs: the losses of plain forward passes, for any batch, threads and cache."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,6 +36,12 @@ def losses_of(given, subspace=None, evaluator=None, **settings):
     return ModelObjective(given, evaluator or Incremental()).losses(candidates)
 
 
+def posed(model, batch=7):
+    """Drawn examples for a model made by hand."""
+    inputs = torch.randn(batch, INPUTS, generator=torch.Generator().manual_seed(0)).double()
+    return Problem(model, inputs, torch.arange(batch) % CLASSES, F.cross_entropy)
+
+
 def not_fused(evaluator):
     return {names[0] for names, note in evaluator.notes.items() if note != "fused"}
 
@@ -45,19 +53,17 @@ def test_programs_are_compiled_and_exact(name, kind):
     assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
 
 
-@pytest.mark.parametrize("batch", [1, 6, 9, 16, 33])
-@pytest.mark.parametrize("name", ["deep-relu", "keyed", "squeezed"])
-def test_any_number_of_examples(name, batch):
+@pytest.mark.parametrize(
+    ("name", "kind", "batch"),
+    [
+        *product(["deep-relu", "keyed", "squeezed"], ["rows"], [1, 6, 9, 16, 33]),
+        *product(["deep-relu"], ["layers"], [1, 3, 17, 33]),  # dense directions
+    ],
+)
+def test_any_number_of_examples(name, kind, batch):
     """Examples that fill no vector, or several; as many as a layer has units, or classes."""
-    given = problem(name, batch=batch)
-    evaluator, _ = check_losses(given, name, RowWise(2), torch.float64)
-    assert not_fused(evaluator) == set()
-
-
-@pytest.mark.parametrize("batch", [1, 3, 17, 33])
-def test_any_number_of_examples_with_dense_directions(batch):
-    given = problem("deep-relu", torch.float32, batch=batch)
-    evaluator, _ = check_losses(given, "deep-relu", LayerWise(1), torch.float32)
+    given = problem(name, DTYPES[kind], batch=batch)
+    evaluator, _ = check_losses(given, name, SUBSPACES[kind], DTYPES[kind])
     assert not_fused(evaluator) == set()
 
 
@@ -142,18 +148,18 @@ def test_the_memory_budget_does_not_change_a_bit(name, kind, batch):
 def test_probes_that_change_no_binary_weight_get_the_base_loss_to_the_bit():
     """Every threshold lies where the base stands; a sum in another order would cross some."""
 
-    def product(self, x):
+    def products(self, x):
         return x @ torch.where(self.fc.weight >= 0, 1.0, -1.0).to(x.dtype).T
 
     def signs(self, x):
-        return self.out(torch.sign(product(self, x) - self.thresholds))
+        return self.out(torch.sign(products(self, x) - self.thresholds))
 
     def make():
         return Hand(signs, fc=linear(16, 24, bias=False), out=linear(CLASSES, 16))
 
     model = build(make, 0).double()
     inputs = torch.randn(7, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    model.thresholds = product(model, inputs).detach()
+    model.thresholds = products(model, inputs).detach()
     given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
     with torch.no_grad():
         base = given.loss(trainable(model), given.buffers())
@@ -176,17 +182,17 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def counted(monkeypatch, place, name):
+    """The arguments of every call of a function from now on."""
+    made, function = [], getattr(place, name)
+    monkeypatch.setattr(place, name, lambda *args: made.append(args) or function(*args))
+    return made
+
+
 @pytest.fixture
 def optimized(monkeypatch):
-    """Counts how many kernels LLVM optimizes."""
-    made, create = [], compiling.llvm.create_pass_builder
-
-    def counted(*args):
-        made.append(args)
-        return create(*args)
-
-    monkeypatch.setattr(compiling.llvm, "create_pass_builder", counted)
-    return made
+    """What LLVM optimizes: an entry for each kernel."""
+    return counted(monkeypatch, compiling.llvm, "create_pass_builder")
 
 
 def kept(folder):
@@ -262,34 +268,20 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
 
 
 def test_a_second_step_plans_and_compiles_nothing(monkeypatch):
-    given, counts = problem("spiking-pair"), {"planned": 0, "compiled": 0}
-    plan, parse = evaluating.plan_kernel, compiling.llvm.parse_assembly
-
-    def planned(*args):
-        counts["planned"] += 1
-        return plan(*args)
-
-    def parsed(*args):
-        counts["compiled"] += 1
-        return parse(*args)
-
-    monkeypatch.setattr(evaluating, "plan_kernel", planned)
-    monkeypatch.setattr(compiling.llvm, "parse_assembly", parsed)
+    given = problem("spiking-pair")
+    planned = counted(monkeypatch, evaluating, "plan_kernel")
+    compiled = counted(monkeypatch, compiling.llvm, "parse_assembly")
     compiling.compile_kernel.cache_clear()
     opt = PolyStep(given.model, subspace=RowWise(2))
     batch = (given.inputs, given.target, given.loss_fn)
-    opt.step(*batch)
-    assert counts == {"planned": 2, "compiled": 2}
-    opt.step(*batch)
-    opt.step(*batch)
-    assert counts == {"planned": 2, "compiled": 2}
+    for _ in range(3):
+        opt.step(*batch)
+        assert (len(planned), len(compiled)) == (2, 2)
     # The last batch of an epoch is smaller: planned for its shape, with the kernels there are.
     partial = problem("spiking-pair", batch=7)
-    opt.step(partial.inputs, partial.target, partial.loss_fn)
-    assert counts == {"planned": 4, "compiled": 2}
-    opt.step(*batch)
-    opt.step(partial.inputs, partial.target, partial.loss_fn)
-    assert counts == {"planned": 4, "compiled": 2}
+    for smaller in (True, False, True):
+        opt.step(*((partial.inputs, partial.target, partial.loss_fn) if smaller else batch))
+        assert (len(planned), len(compiled)) == (4, 2)
 
 
 # -- numbers that are not finite -------------------------------------------------------------
@@ -331,8 +323,8 @@ def test_a_candidate_may_be_finite_where_the_current_weights_are_not():
         model.fc.weight.mul_(0.1)
         model.fc.bias.copy_(torch.tensor([710.0, 0.0, 0.0]))
         model.out.weight[:, 0] = torch.tensor([1e-300, 2e-300, -1e-300])
-    inputs = 0.1 * torch.randn(5, INPUTS, generator=torch.Generator().manual_seed(0)).double()
-    given = Problem(model, inputs, torch.arange(5) % CLASSES, F.cross_entropy)
+    given = posed(model, batch=5)
+    given.inputs.mul_(0.1)
     candidates = candidates_for(model, RowWise(2), dim=3, vertices=6, scale=3.0)
     evaluator = Incremental()
     found = ModelObjective(given, evaluator).losses(candidates)
@@ -363,9 +355,7 @@ def test_a_plan_is_not_used_for_constants_of_another_form():
         return self.out(torch.relu(self.fc(x)) * self.mask)
 
     model = build(lambda: Hand(masked, fc=linear(9), out=linear(CLASSES, 9)), 0).double()
-    evaluator = Incremental()
-    inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
-    given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
+    given, evaluator = posed(model), Incremental()
     wide = torch.linspace(-1, 1, 63, dtype=torch.float64).reshape(7, 9)
     for mask in (wide, wide[:, :1], wide[0], wide > 0, wide.float(), wide[:1], wide[1, 1]):
         model.mask = mask.clone()
@@ -392,8 +382,7 @@ def test_a_plan_is_not_used_where_an_index_begins_to_vary_within_rows():
         return model
 
     model, evaluator = build(make, 0).double(), Incremental()
-    inputs = torch.randn(7, INPUTS, generator=torch.Generator().manual_seed(0)).double()
-    given = Problem(model, inputs, torch.arange(7) % CLASSES, F.cross_entropy)
+    given = posed(model)
     candidates = candidates_for(model, RowWise(2), dim=3, scale=0.7)
     paths = []
     for step in range(3):

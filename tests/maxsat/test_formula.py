@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 from hardstep.errors import DataError
 from hardstep.maxsat import Formula
-from tests.maxsat.naive import (
-    EXAMPLES,
-    Plain,
-    as_lists,
-    falsified,
-    formula_of,
-    normal,
-    plains,
-)
+from tests.maxsat.naive import EXAMPLES, Plain, as_lists, falsified, formula_of, normal, plains
 
 
 @EXAMPLES
@@ -164,12 +156,8 @@ def test_arrays_that_are_no_formula_are_refused(fields, fault):
 
 
 def test_small_integer_types_are_widened():
-    formula = Formula(
-        2,
-        np.array([0, 2], dtype=np.uint8),
-        np.array([0, 3], dtype=np.uint8),
-        np.array([200], dtype=np.uint8),
-    )
+    arrays = (np.array(values, dtype=np.uint8) for values in ([0, 2], [0, 3], [200]))
+    formula = Formula(2, *arrays)
     assert formula.cost(np.array([False, True])) == (200, 0)
 
 

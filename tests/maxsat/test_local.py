@@ -23,6 +23,10 @@ def optimum(formula):
     return min(standing(formula, np.array(v, dtype=bool)) for v in values)
 
 
+def from_zeros(formula, seed=0, **limits):
+    return local_search(formula, np.zeros(formula.num_variables, dtype=bool), seed, **limits)
+
+
 @EXAMPLES
 @given(formulas(), st.integers(0, 99), st.integers(0, 3000))
 def test_the_best_assignment_is_kept_however_long_the_search_lasts(formula, seed, flips):
@@ -41,13 +45,12 @@ def test_the_best_assignment_is_kept_however_long_the_search_lasts(formula, seed
 @pytest.mark.parametrize("seed", range(5))
 def test_small_formulas_are_solved_to_their_optimum(seed):
     formula = random_ksat(10, ratio=8.0, seed=seed)
-    found = local_search(formula, np.zeros(10, dtype=bool), seed, flips=20_000)
-    assert found.standing == optimum(formula)
+    assert from_zeros(formula, seed, flips=20_000).standing == optimum(formula)
 
 
 def test_a_satisfiable_formula_is_satisfied_and_the_search_ends_there():
     formula = random_ksat(300, ratio=3.8, seed=2, planted=True)
-    found = local_search(formula, np.zeros(300, dtype=bool), 1, flips=5_000_000)
+    found = from_zeros(formula, 1, flips=5_000_000)
     assert found.standing == (0, 0)
     assert found.flips < 5_000_000
     assert formula.cost(found.assignment) == (0, 0)
@@ -56,41 +59,34 @@ def test_a_satisfiable_formula_is_satisfied_and_the_search_ends_there():
 def test_flips_avoid_breaking_heavy_clauses():
     """x1 wants to be false by 1 and true by 100: the heavy clause must win."""
     formula = Formula.from_lists([[1], [-1]], 1, [100, 1])
-    found = local_search(formula, np.zeros(1, dtype=bool), 0, flips=50)
-    assert found.standing == (0, 1)
+    assert from_zeros(formula, flips=50).standing == (0, 1)
 
 
 def test_hard_clauses_come_first():
     formula = Formula.from_lists([[1, 2], [-1], [-2]], 2, [1, 9, 9], [True, False, False])
-    found = local_search(formula, np.zeros(2, dtype=bool), 0, flips=100)
-    assert found.standing == (0, 9)
+    assert from_zeros(formula, flips=100).standing == (0, 9)
 
 
 def test_an_empty_clause_stays_falsified():
     formula = Formula.from_lists([[], [1]], 1)
-    assert local_search(formula, np.zeros(1, dtype=bool), 0, flips=100).standing == (0, 1)
+    assert from_zeros(formula, flips=100).standing == (0, 1)
 
 
 def test_the_same_seed_flips_the_same_variables():
     formula = random_ksat(500, seed=1)
-    start = np.zeros(500, dtype=bool)
-    first, again, other = (local_search(formula, start, seed, flips=5000) for seed in (1, 1, 2))
+    first, again, other = (from_zeros(formula, seed, flips=5000) for seed in (1, 1, 2))
     assert np.array_equal(first.assignment, again.assignment)
     assert not np.array_equal(first.assignment, other.assignment)
 
 
 def test_the_target_ends_the_search():
-    formula = random_ksat(2000, seed=1)
-    found = local_search(
-        formula, np.zeros(2000, dtype=bool), 0, flips=10**9, target=Standing(0, 200)
-    )
+    found = from_zeros(random_ksat(2000, seed=1), flips=10**9, target=Standing(0, 200))
     assert found.standing <= (0, 200)
 
 
 def test_a_search_without_an_end_is_refused():
-    formula = random_ksat(10, seed=0)
     with pytest.raises(ConfigError, match="give seconds or flips"):
-        local_search(formula, np.zeros(10, dtype=bool))
+        from_zeros(random_ksat(10, seed=0))
 
 
 def test_interrupted_it_returns_the_best_so_far(monkeypatch):
@@ -104,7 +100,7 @@ def test_interrupted_it_returns_the_best_so_far(monkeypatch):
 
     monkeypatch.setattr(local, "_run", pressed)
     formula = random_ksat(500, seed=1)
-    found = local_search(formula, np.zeros(500, dtype=bool), flips=10**9)
+    found = from_zeros(formula, flips=10**9)
     assert found.interrupted
     assert found.flips == 2 * local.BLOCK
     assert found.standing == standing(formula, found.assignment)

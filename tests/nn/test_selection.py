@@ -7,30 +7,45 @@ from hardstep.nn import ArgmaxAttention, HardMoE, SoftmaxAttention, SoftMoE, bui
 HIDDEN = torch.randn(9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def test_attention_equals_a_loop_over_examples_and_keys():
-    layer = build(lambda: ArgmaxAttention(6, num_keys=4), 0).double()
-    chosen = set()
+def built(kind, num):
+    """A layer with that many keys or experts."""
+    return build(lambda: kind(6, num), 0).double()
+
+
+def scores_and_choices(layer, hidden):
+    """One number for each key or expert, and the output of whoever chooses it."""
+    if isinstance(layer, HardMoE | SoftMoE):
+        return layer.gate(hidden), [expert(hidden) for expert in layer.experts]
+    scores = torch.stack([torch.dot(hidden, key) for key in layer.keys])
+    return scores, [layer.values(hidden) * torch.sigmoid(key) for key in layer.keys]
+
+
+@pytest.mark.parametrize(("kind", "num"), [(ArgmaxAttention, 4), (HardMoE, 3)])
+def test_attention_and_mixtures_equal_a_loop_over_examples(kind, num):
+    layer, chosen = built(kind, num), set()
     for hidden, output in zip(HIDDEN, layer(HIDDEN), strict=True):
-        scores = [torch.dot(hidden, key).item() for key in layer.keys]
-        best = scores.index(max(scores))
+        scores, choices = scores_and_choices(layer, hidden)
+        best = scores.tolist().index(max(scores.tolist()))
         chosen.add(best)
-        expected = layer.values(hidden) * torch.sigmoid(layer.keys[best])
-        torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(output, choices[best], rtol=1e-10, atol=1e-12)
     assert len(chosen) > 1
 
 
-def test_the_twin_of_attention_equals_a_loop_over_examples_and_keys():
-    layer = build(lambda: SoftmaxAttention(6, num_keys=4), 0).double()
+@pytest.mark.parametrize(("kind", "num"), [(SoftmaxAttention, 4), (SoftMoE, 3)])
+def test_their_twins_equal_a_loop_over_examples(kind, num):
+    layer = built(kind, num)
     for hidden, output in zip(HIDDEN, layer(HIDDEN), strict=True):
-        weights = torch.stack([torch.exp(torch.dot(hidden, key)) for key in layer.keys])
-        pairs = zip(weights / weights.sum(), layer.keys, strict=True)
-        gate = sum(weight * torch.sigmoid(key) for weight, key in pairs)
-        torch.testing.assert_close(output, layer.values(hidden) * gate, rtol=1e-10, atol=1e-12)
+        scores, choices = scores_and_choices(layer, hidden)
+        weights = torch.exp(scores) / torch.exp(scores).sum()
+        expected = sum(weight * choice for weight, choice in zip(weights, choices, strict=True))
+        torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_attention_takes_any_leading_shape():
-    layer = build(lambda: ArgmaxAttention(6, num_keys=3), 0).double()
+@pytest.mark.parametrize("kind", [ArgmaxAttention, HardMoE])
+def test_attention_and_mixtures_take_any_leading_shape(kind):
+    layer = built(kind, 3)
     torch.testing.assert_close(layer(HIDDEN[:6].reshape(2, 3, 6)).reshape(6, 6), layer(HIDDEN[:6]))
+    torch.testing.assert_close(layer(HIDDEN.reshape(3, 3, 6)).reshape(9, 6), layer(HIDDEN))
     torch.testing.assert_close(layer(HIDDEN[0]), layer(HIDDEN)[0])
 
 
@@ -42,8 +57,7 @@ def test_keys_start_at_half_a_normal():
 
 
 def test_keys_nobody_chose_get_no_gradient_and_all_keys_of_the_twin_get_one():
-    hard = build(lambda: ArgmaxAttention(6, num_keys=8), 0).double()
-    soft = build(lambda: SoftmaxAttention(6, num_keys=8), 0).double()
+    hard, soft = built(ArgmaxAttention, 8), built(SoftmaxAttention, 8)
     chosen = set((HIDDEN @ hard.keys.T).argmax(dim=1).tolist())
     for layer in (hard, soft):
         layer(HIDDEN).square().sum().backward()
@@ -53,7 +67,7 @@ def test_keys_nobody_chose_get_no_gradient_and_all_keys_of_the_twin_get_one():
 
 
 def test_no_gradient_reaches_the_choice():
-    layer = build(lambda: ArgmaxAttention(6, num_keys=4), 0).double()
+    layer = built(ArgmaxAttention, 4)
     hidden = HIDDEN.clone().requires_grad_()
     layer(hidden).sum().backward()
     chosen = (HIDDEN @ layer.keys.T).argmax(dim=1)
@@ -61,37 +75,8 @@ def test_no_gradient_reaches_the_choice():
     torch.testing.assert_close(hidden.grad, through_values.detach())
 
 
-# -- mixtures of experts -----------------------------------------------------------------------
-
-
-def test_a_mixture_equals_a_loop_over_examples():
-    layer = build(lambda: HardMoE(6, num_experts=3), 0).double()
-    chosen = set()
-    for hidden, output in zip(HIDDEN, layer(HIDDEN), strict=True):
-        scores = layer.gate(hidden).tolist()
-        best = scores.index(max(scores))
-        chosen.add(best)
-        torch.testing.assert_close(output, layer.experts[best](hidden), rtol=1e-10, atol=1e-12)
-    assert len(chosen) > 1
-
-
-def test_the_twin_of_a_mixture_equals_a_loop_over_examples():
-    layer = build(lambda: SoftMoE(6, num_experts=3), 0).double()
-    for hidden, output in zip(HIDDEN, layer(HIDDEN), strict=True):
-        weights = torch.exp(layer.gate(hidden))
-        pairs = zip(weights / weights.sum(), layer.experts, strict=True)
-        expected = sum(weight * expert(hidden) for weight, expert in pairs)
-        torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_a_mixture_takes_any_leading_shape():
-    layer = build(lambda: HardMoE(6, num_experts=3), 0).double()
-    torch.testing.assert_close(layer(HIDDEN.reshape(3, 3, 6)).reshape(9, 6), layer(HIDDEN))
-    torch.testing.assert_close(layer(HIDDEN[0]), layer(HIDDEN)[0])
-
-
 def test_an_expert_that_is_not_chosen_cannot_spoil_the_output():
-    layer = build(lambda: HardMoE(6, num_experts=3), 0).double()
+    layer = built(HardMoE, 3)
     clean = layer(HIDDEN)
     chosen = layer.gate(HIDDEN).argmax(dim=1)
     with torch.no_grad():
@@ -101,8 +86,7 @@ def test_an_expert_that_is_not_chosen_cannot_spoil_the_output():
 
 
 def test_no_gradient_reaches_the_hard_gate_and_one_reaches_the_soft_gate():
-    hard = build(lambda: HardMoE(6, num_experts=3), 0).double()
-    soft = build(lambda: SoftMoE(6, num_experts=3), 0).double()
+    hard, soft = built(HardMoE, 3), built(SoftMoE, 3)
     for layer in (hard, soft):
         layer(HIDDEN).square().sum().backward()
     assert hard.gate.weight.grad is None

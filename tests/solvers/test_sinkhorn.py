@@ -28,14 +28,8 @@ def violations(plan):
 def test_plan_equals_the_one_of_pot(shape, temperature):
     costs = random_costs(*shape)
     masses = [np.full(size, 1 / size) for size in shape]
-    expected = ot.sinkhorn(
-        *masses,
-        costs.numpy(),
-        temperature,
-        method="sinkhorn_log",
-        stopThr=1e-14,
-        numItermax=20_000,
-    )
+    tight = {"method": "sinkhorn_log", "stopThr": 1e-14, "numItermax": 20_000}
+    expected = ot.sinkhorn(*masses, costs.numpy(), temperature, **tight)
     plan = Sinkhorn(**TIGHT).solve(costs, temperature)
     torch.testing.assert_close(plan.weights, torch.from_numpy(expected), rtol=0, atol=1e-10)
 
@@ -172,23 +166,21 @@ def test_warm_potentials_beyond_the_range_of_the_costs_give_finite_weights():
     assert plan.weights.isfinite().all()
 
 
-@pytest.mark.parametrize("value", [0.49, 1.96, math.nan])
-def test_relaxation_out_of_range_is_refused(value):
-    with pytest.raises(ConfigError, match=rf"relaxation must lie in \[0.5, 1.95\], got {value}"):
-        Sinkhorn(relaxation=value)
-
-
 @pytest.mark.parametrize(
-    ("field", "value"), [("max_iterations", 0), ("tolerance", -1e-6), ("anderson", -1)]
+    ("settings", "sentence"),
+    [
+        ({"relaxation": 0.49}, r"relaxation must lie in \[0.5, 1.95\], got 0.49"),
+        ({"relaxation": 1.96}, r"relaxation must lie in \[0.5, 1.95\], got 1.96"),
+        ({"relaxation": math.nan}, r"relaxation must lie in \[0.5, 1.95\], got nan"),
+        ({"max_iterations": 0}, "Sinkhorn: max_iterations .*must be .* got 0"),
+        ({"tolerance": -1e-6}, "Sinkhorn: tolerance .*must be .* got -1e-06"),
+        ({"anderson": -1}, "Sinkhorn: anderson .*must be .* got -1"),
+        ({"relaxation": 1.5, "anderson": 3}, "anderson = 3 needs relaxation = 1.0, got 1.5"),
+    ],
 )
-def test_settings_out_of_range_are_refused(field, value):
-    with pytest.raises(ConfigError, match=f"Sinkhorn: {field} .*must be .* got {value}"):
-        Sinkhorn(**{field: value})
-
-
-def test_two_accelerations_at_once_are_refused():
-    with pytest.raises(ConfigError, match="anderson = 3 needs relaxation = 1.0, got 1.5"):
-        Sinkhorn(relaxation=1.5, anderson=3)
+def test_settings_out_of_range_and_two_accelerations_at_once_are_refused(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Sinkhorn(**settings)
 
 
 @pytest.mark.parametrize("relaxation", [0.5, 0.9, 1.0, 1.3, 1.5, 1.8, 1.95])
@@ -255,8 +247,7 @@ def test_a_tolerance_below_rounding_is_raised_to_it():
 
 @pytest.mark.parametrize("size", [1e4, 1e30])
 def test_large_potentials_are_never_called_converged_beyond_a_thousandth(size):
-    ascent = ascent_to(1e-12)
-    column = torch.tensor([-size, size])
+    ascent, column = ascent_to(1e-12), torch.tensor([-size, size])
     assert ascent.is_reached(1e-3, column)
     assert not ascent.is_reached(2e-3, column)
 

@@ -12,11 +12,11 @@ from torch import nn
 
 from hardstep import tasks
 from hardstep.cli import bench, compare, diagnose, evaluate, train, tune
-from hardstep.cli.main import main
 from hardstep.data import from_tensors
 from hardstep.errors import ConfigError
 from hardstep.nn import build
 from hardstep.tasks.dry_run import try_model, try_task
+from tests.cli.program import hardstep
 
 OWN = """
 import torch
@@ -133,18 +133,12 @@ def test_a_mistake_is_one_sentence_before_anything_is_written(write, tmp_path, c
     assert os.listdir(tmp_path) == ["own.py"]
 
 
-def test_on_the_command_line_it_is_that_sentence_and_exit_code_2(
-    write, tmp_path, monkeypatch, capsys
-):
+def test_on_the_command_line_it_is_that_sentence_and_exit_code_2(write, tmp_path):
     right, wrong, sentence = WRONG["file"]
     write(OWN.replace(right, wrong))
-    monkeypatch.setattr("sys.argv", ["hardstep", "train", "own.py"])
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # the handler would outlive the test
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert capsys.readouterr() == ("", f"hardstep: {sentence}\n")
+    ended = hardstep("train", "own.py")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"hardstep: {sentence}\n"
     assert os.listdir(tmp_path) == ["own.py"]
 
 

@@ -119,11 +119,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(write, text, address, sentenc
 @pytest.mark.parametrize(
     ("part", "wrong", "sentence"),
     [
-        (
-            '", digits',
-            '", lambda _: [1]',
-            r"data must return .*from_tensors makes one, got list",
-        ),
+        ('", digits', '", lambda _: [1]', r"data must return .*from_tensors makes one, got list"),
         ("nn.Linear(64, 10)", "None", r"own\.py:small: model must .* torch\.nn\.Module, got N"),
     ],
 )

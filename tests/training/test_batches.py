@@ -34,11 +34,8 @@ def test_skipping_gives_the_rest_of_the_epoch():
     assert order(stream, 2, skip=4) == order(stream, 2)[4:]
 
 
-def test_other_seeds_give_other_orders():
+def test_other_seeds_and_other_generators_of_the_loader_give_other_orders():
     assert order(Stream(loader(), seed=1), 0) != order(Stream(loader(), seed=2), 0)
-
-
-def test_a_generator_of_the_loaders_own_still_matters():
     streams = [Stream(loader(generator=torch.Generator().manual_seed(s)), seed=1) for s in (1, 2)]
     assert order(streams[0], 0) != order(streams[1], 0)
 

@@ -5,20 +5,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import hardstep
-from hardstep.training import CoverageLog, JsonlLog, ProgressBar, TensorBoard, Validation
+from hardstep.training import ACCURACY, CoverageLog, JsonlLog, ProgressBar, TensorBoard, Validation
 from tests.training.small import batches, model, optimizer
 
 
 def run(steps=4, **options):
     net = model()
-    return hardstep.fit(
-        net,
-        batches(),
-        Validation(batches(num=32), hardstep.training.ACCURACY, every=2),
-        optimizer=optimizer(net),
-        steps=steps,
-        **options,
-    )
+    valid = Validation(batches(num=32), ACCURACY, every=2)
+    return hardstep.fit(net, batches(), valid, optimizer=optimizer(net), steps=steps, **options)
 
 
 def read(path):

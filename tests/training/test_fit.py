@@ -33,10 +33,17 @@ class Spy(Callback):
         self.ended += 1
 
 
-def fitted(train=None, **options):
+def fitted(train=None, seed=0, **options):
     net = model()
-    result = hardstep.fit(net, train or batches(), optimizer=optimizer(net), **options)
+    result = hardstep.fit(net, train or batches(), optimizer=optimizer(net, seed=seed), **options)
     return net, result
+
+
+def scripted(values, every=1):
+    """A validation whose scores, the higher the better, are known beforehand."""
+    values = iter(values)
+    metric = Metric("scripted", lambda *_: torch.tensor(next(values)), higher_is_better=True)
+    return Validation(batches(num=32), metric, every=every)
 
 
 def test_a_staircase_network_learns_two_clusters():
@@ -56,10 +63,7 @@ def test_epochs_steps_and_seconds_each_limit_a_run():
 
 
 def test_the_model_ends_with_the_weights_of_the_best_validation():
-    values = iter([0.5, 0.9, 0.1])
-    scripted = Metric("scripted", lambda *_: torch.tensor(next(values)), higher_is_better=True)
-    valid = Validation(batches(num=32), scripted, every=2)
-    net, result = fitted(steps=6, valid=valid)
+    net, result = fitted(steps=6, valid=scripted([0.5, 0.9, 0.1], every=2))
     assert (result.best.step, [s.step for s in result.history]) == (4, [2, 4, 6])
     assert torch.equal(weights(net), weights(fitted(steps=4)[0]))
 
@@ -81,14 +85,13 @@ def test_early_stopping_counts_validations_without_improvement():
         EarlyStopping(0)
 
 
-def loader(seed):
-    dataset = TensorDataset(*examples())
-    return DataLoader(dataset, batch_size=32, shuffle=True)
+def loader():
+    return DataLoader(TensorDataset(*examples()), batch_size=32, shuffle=True)
 
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    return fitted(loader(0), steps=9, valid=Validation(batches(num=32), ACCURACY, every=2))
+    return fitted(loader(), steps=9, valid=Validation(batches(num=32), ACCURACY, every=2))
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 5, 7])
@@ -97,14 +100,12 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, unin
     path = tmp_path / "run.pt"
     options = {"valid": Validation(batches(num=32), ACCURACY, every=2), "checkpoint": path}
     whole, expected = uninterrupted
-    net, first = fitted(loader(0), steps=9, callbacks=[Spy(interrupt_at=stop)], **options)
-    assert first.stopped == "interrupted"
-    assert first.steps == stop
-    net, result = fitted(loader(0), steps=9, resume=True, **options)
+    net, first = fitted(loader(), steps=9, callbacks=[Spy(interrupt_at=stop)], **options)
+    assert (first.stopped, first.steps) == ("interrupted", stop)
+    net, result = fitted(loader(), steps=9, resume=True, **options)
     assert torch.equal(weights(net), weights(whole))
-    assert [(s.step, s.value) for s in result.history] == [
-        (s.step, s.value) for s in expected.history
-    ]
+    seen, wanted = ([(s.step, s.value) for s in r.history] for r in (result, expected))
+    assert seen == wanted
     assert result.evaluations == expected.evaluations
 
 
@@ -134,12 +135,8 @@ def test_resume_without_or_with_the_wrong_checkpoint_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="no checkpoint at"):
         fitted(steps=1, resume=True, checkpoint=tmp_path / "none.pt")
     fitted(steps=1, checkpoint=tmp_path / "run.pt")
-    net = model()
-    other = optimizer(net, seed=5)
     with pytest.raises(CheckpointError, match="seed 0"):
-        hardstep.fit(
-            net, batches(), optimizer=other, steps=2, checkpoint=tmp_path / "run.pt", resume=True
-        )
+        fitted(seed=5, steps=2, resume=True, checkpoint=tmp_path / "run.pt")
 
 
 def test_a_new_run_does_not_replace_a_saved_one(tmp_path):
@@ -224,10 +221,8 @@ def test_a_run_that_has_seen_finite_losses_goes_on_and_says_it_once():
 
 
 def test_a_validation_that_is_nan_is_said_once_and_never_selected():
-    values = iter([math.nan, 0.5, math.nan, 0.4, math.nan])
-    scripted = Metric("scripted", lambda *_: torch.tensor(next(values)), higher_is_better=True)
-    spy = Spy()
-    _, result = fitted(steps=5, valid=Validation(batches(32), scripted, every=1), callbacks=[spy])
+    spy, valid = Spy(), scripted([math.nan, 0.5, math.nan, 0.4, math.nan])
+    _, result = fitted(steps=5, valid=valid, callbacks=[spy])
     assert (result.best.step, result.best.value) == (2, 0.5)
     assert spy.messages == [
         "Validation at step 1: the scripted is NaN, which counts as worse than any number; check "
@@ -284,7 +279,7 @@ def test_mode_and_global_generator_are_left_as_found():
     net = model().eval()
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    hardstep.fit(net, loader(0), batches(), optimizer=optimizer(net), epochs=2)
+    hardstep.fit(net, loader(), batches(), optimizer=optimizer(net), epochs=2)
     assert torch.equal(before, torch.get_rng_state())
     assert not net.training
 
