@@ -25,7 +25,7 @@ check: lint
 	$(PYTEST) -m "not slow"
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "the pages are in site/; to read them with search: $(BIN)/python -m http.server -d site"
 
 coverage: $(VENV)/.installed-dev
