@@ -25,8 +25,9 @@ test: lint
 check: lint
 	$(PYTEST) -m "not slow"
 
+# Not --quiet: what it does not print, --strict does not count.
 docs: $(VENV)/.installed-docs
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "the pages are in site/; to read them with search: $(BIN)/python -m http.server -d site"
 
 coverage: $(VENV)/.installed-dev

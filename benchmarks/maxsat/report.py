@@ -26,12 +26,15 @@ def line(record: Spec) -> str:
 
 def write(records: list[Spec], page: Path) -> None:
     """Renew what stands between the markers."""
-    makers = (_evaluations, _time, _lifts, _solvers, _scaling, _files, _origin)
-    sections = [make(records) for make in makers]
-    text = "\n\n".join(filter(None, sections))
     before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    page.write_text(f"{before}{BEGIN}\n{text(records)}\n{END}{rest.split(END)[1]}")
     print(f"wrote {page}")
+
+
+def text(records: list[Spec]) -> str:
+    """All tables, and where they come from."""
+    makers = (_evaluations, _time, _lifts, _solvers, _scaling, _files, _origin)
+    return "\n\n".join(filter(None, (make(records) for make in makers)))
 
 
 def _grouped(records: list[Spec], suite: str, *names: str) -> dict[tuple, list[Spec]]:

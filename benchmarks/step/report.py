@@ -29,21 +29,35 @@ COLUMNS = (
 
 def write(records: list[Record], docs: Path) -> None:
     """Renew the table in the page and the chart beside it; without records leave both alone."""
-    full = [record for record in records if record["batch"] == BATCH]
-    steps = latest(full, "step")
-    found = [steps[row.name, ""] for row in ROWS if (row.name, "") in steps]
+    found = _shown(records)
     if not found:
         print(f"nothing is recorded yet at batch {BATCH}")
         return
-    compared = [record for record in found if record["theirs"]]
-    if compared:
+    if compared := _compared(found):
         draw(compared, docs / CHART)
-    text = "\n\n".join([*_sections(found, bool(compared)), *_others(full), _origin(found)])
     page = docs / PAGE
     before, rest = page.read_text().split(BEGIN)
     after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n{text(records)}\n{END}{after}")
     print(f"wrote {page}")
+
+
+def text(records: list[Record]) -> str:
+    """What stands between the markers."""
+    found = _shown(records)
+    full = [record for record in records if record["batch"] == BATCH]
+    chart = bool(_compared(found))
+    return "\n\n".join([*_sections(found, chart), *_others(full), _origin(found)])
+
+
+def _shown(records: list[Record]) -> list[Record]:
+    """The newest record of every row, in the order of the table."""
+    steps = latest([record for record in records if record["batch"] == BATCH], "step")
+    return [steps[row.name, ""] for row in ROWS if (row.name, "") in steps]
+
+
+def _compared(found: list[Record]) -> list[Record]:
+    return [record for record in found if record["theirs"]]
 
 
 def line(record: Record) -> str:
