@@ -17,6 +17,7 @@ LINKING = [docs.ROOT / "README.md", *docs.ROOT.glob("C*.md"), *PAGES]
 LINKING += sorted((docs.ROOT / "src").rglob("README.md"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OUTSIDE_THE_LAB = [path for path in PAGES if "lab" not in path.relative_to(docs.DOCS).parts]
+OUTSIDE_THE_LAB.append(docs.ROOT / "README.md")
 
 
 def name(path: Path) -> str:
