@@ -60,6 +60,7 @@ def allowed(theirs):
 # As factors of the loss: 1.7 on the sphere and 1.07 on Rosenbrock for OpenAI-ES. 10 to 11 on the
 # sphere for CMA-ES, which falls by seven decades there, so that this is one generation in seven;
 # 1.3 to 1.5 on Rosenbrock if separable, else 5. What we measured is within 2.1 standard errors.
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "name"), LEVELS)
 def test_median_is_that_of_an_independent_package(method, name):
     theirs = np.log10(LEVELS[method, name])

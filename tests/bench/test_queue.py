@@ -168,6 +168,7 @@ class Endless(Job):
             begun.rename(folder / f"saved {self.seed}")
 
 
+@pytest.mark.slow
 def test_leaving_a_suite_interrupts_its_workers_and_they_save_themselves(tmp_path):
     jobs = [Endless("mlp", "digits", "random", seed, Budget("steps", 2.0)) for seed in (0, 1)]
     progress = Progress([], [])

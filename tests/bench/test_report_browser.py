@@ -18,7 +18,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 RENDER_MS = 2000  # for 1,000 runs
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"none of {', '.join(NAMES)} is installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason=f"none of {', '.join(NAMES)} is installed"),
+]
 
 CATCH = """<script>const faults = [];
 addEventListener("error", (event) => faults.push(String(event.message)));

@@ -146,12 +146,14 @@ def test_a_picture_of_all_methods_names_them_within_its_edges(monkeypatch):
     pictures.pyplot.switch_backend("Agg")  # closes what was kept open
 
 
+@pytest.mark.slow
 def test_the_same_comparison_renews_its_picture(here):
     for changes in ({}, {"budget": float(TASK.steps)}, {"methods": "mezo, spsa"}, {"json": True}):
         assert run_compare(options(**changes)) == 0
     assert files(here) == [USUAL]
 
 
+@pytest.mark.slow
 def test_other_comparisons_leave_the_picture_alone(here):
     run_compare(options())
     before = (here / USUAL).read_bytes()
@@ -244,6 +246,7 @@ def test_a_place_is_looked_at_without_a_trace(tmp_path, check):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_diagnosis_makes_its_folder(tmp_path, capsys):
     picture = tmp_path / "new" / "folder" / "flat.png"
     assert run_diagnose(DiagnoseOptions("mlp", picture=picture, json=True)) == 0

@@ -79,6 +79,7 @@ def test_a_broken_file_is_refused_by_line(tmp_path):
     assert "line 3" in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_best_found():
     process = start("maxsat", "--random", 3000, "--seconds", 600)
     try:

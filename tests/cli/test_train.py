@@ -56,6 +56,7 @@ def test_resuming_another_run_is_refused_with_the_line_that_works(finished):
     assert f"--seed 4 --out {folder} --resume" in refused.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_run_and_the_printed_line_resumes_it(tmp_path):
     out, whole = tmp_path / "run", tmp_path / "whole"
     running, log = start("train", "mlp", "--steps", 40, "--out", out), out / "log.jsonl"

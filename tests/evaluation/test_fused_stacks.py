@@ -150,6 +150,7 @@ READOUTS_FOLLOWED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*READOUTS_FUSED, *READOUTS_FOLLOWED])
 def test_readouts_of_records(name):
     readout = (READOUTS_FUSED | READOUTS_FOLLOWED)[name]

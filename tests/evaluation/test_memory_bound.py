@@ -17,6 +17,8 @@ from hardstep.subspaces import RowWise
 
 from .catalogue import around, candidates_for, classify, hand_losses, made, problem_of, right_losses
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 200_000  # bytes: three candidates of `spiking` or so, and five of its time steps
 REASON = "the forward pass keeps more than"
 

@@ -72,6 +72,7 @@ def assert_survives_interruption(changes, activation=staircase, dtype=torch.floa
     return opt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", SUBSETS, ids=lambda rules: "+".join(type(r).__name__ for r in rules)
 )

@@ -92,6 +92,7 @@ def test_a_sketch_of_no_subspace_is_refused(of):
         Sketch(of)
 
 
+@pytest.mark.slow
 def test_few_evaluations_train_a_mixture_whose_units_they_could_not_ask_one_by_one():
     x = randn(128, 10).float()
     y = (x[:, 0] * x[:, 1] > 0).long()  # no linear model is better than chance, ln 2

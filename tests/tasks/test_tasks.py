@@ -58,6 +58,7 @@ class Returns(torch.nn.Module):
         return self.answer(inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "labels"),
     [

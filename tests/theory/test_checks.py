@@ -29,6 +29,7 @@ def outcome(identifier: str) -> Outcome:
     return judge(CHECKS[identifier], Setup())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identifier", EVERY)
 def test_quick_check_passes_its_controls_fail_and_printed_figures_are_met(identifier):
     found = outcome(identifier)
@@ -63,6 +64,7 @@ def test_the_docstring_says_which_checks_of_which_theorem_are_in_which_file():
         assert 10 < len(check.title) < 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identifier", SAMPLED)
 def test_a_sampled_check_follows_the_seed_alone(identifier):
     measured = outcome(identifier).evidence.measured

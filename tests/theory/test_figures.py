@@ -12,6 +12,8 @@ from hardstep.theory.figures import BLUE, FIGURES
 from hardstep.theory.report import COLUMNS
 from hardstep.theory.spheres import best_axis_overlap
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pages" / "theory.py"
 TABULATED = {name: cache(f) for name, f in vars(figures).items() if name.startswith("tabulate_")}
 
