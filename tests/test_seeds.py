@@ -55,6 +55,7 @@ def test_a_seed_that_is_no_whole_number_is_refused(method, seed):
         method({"x": torch.zeros(3)}, seed=seed)
 
 
+@pytest.mark.slow
 def test_the_first_use_in_a_process_leaves_the_generator_of_random_as_found():
     """One of rich's modules draws from it while it is imported."""
     lines = (

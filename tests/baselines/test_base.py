@@ -34,6 +34,7 @@ LEARNED = {  # steps, and the loss on all training images, at most; 2.34 before 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_baseline_lowers_the_loss_of_a_relu_network_on_the_digits(name):
     model, train = net(), digits(0).train

@@ -137,6 +137,7 @@ MEMORY_ERRORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", MEMORY_ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("limit", [1, 5])
 @pytest.mark.parametrize("model", ["mlp", "batchnorm"])

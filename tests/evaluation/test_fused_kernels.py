@@ -53,6 +53,7 @@ def test_programs_are_compiled_and_exact(name, kind):
     assert not_fused(evaluator) == set(getattr(PROGRAMS[name], kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "batch"),
     [
@@ -294,6 +295,7 @@ def same_pattern(given, subspace):
     return found, evaluator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["input", "first weight", "last weight"])
 @pytest.mark.parametrize(
     ("name", "bad"), [("deep-relu", torch.inf), ("recurrence", torch.inf), ("keyed", torch.nan)]

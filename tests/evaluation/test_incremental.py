@@ -54,6 +54,7 @@ def followed(seed, dtype=torch.float64):
     return sum(note in FAST for note in evaluator.notes.values()), len(evaluator.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_models_get_the_losses_of_plain_forward_passes(seed):
     assert followed(seed)[1] > 0
@@ -271,6 +272,7 @@ def test_a_genuine_fault_of_the_model_is_the_models_own_error():
         ModelObjective(problem, Incremental()).losses(candidates)
 
 
+@pytest.mark.slow
 def test_torchs_compiler_is_not_loaded_for_watching_a_forward_pass():
     """It takes longer to import than most first steps."""
     code = """

@@ -150,6 +150,7 @@ def diagnosed():
     return remember
 
 
+@pytest.mark.slow
 def test_the_command_shows_every_radius_and_what_it_recommends(capsys, monkeypatch, diagnosed):
     monkeypatch.setattr(command, "diagnose", diagnosed)
     assert run_diagnose(DiagnoseOptions("mlp", probe_radius=1e-4)) == 0

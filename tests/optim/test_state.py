@@ -113,6 +113,7 @@ CONFIGURATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_part_with_a_memory_survives_interruption(name):
     assert_survives_interruption(CONFIGURATIONS[name], activation=torch.tanh)
