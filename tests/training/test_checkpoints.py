@@ -20,7 +20,7 @@ def test_a_checkpoint_reads_back_with_weights_only(tmp_path):
 def test_a_failed_save_leaves_the_old_file_and_no_debris(tmp_path):
     path = tmp_path / "run.pt"
     checkpoints.save(path, {"step": 1})
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(Exception, match="pickle|local object"):
         checkpoints.save(path, {"bad": lambda: 0})
     assert checkpoints.load(path)["step"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]
