@@ -41,6 +41,7 @@ def test_evaluators_agree_with_a_loop_of_forward_passes(name, model):
     assert batched.note.startswith("one candidate" if model in LOOPED else "batched")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", list(MODELS)[::2])
 def test_evaluators_agree_in_single_precision(model):
     problem = problem_of(model, torch.float32)

@@ -140,6 +140,7 @@ def test_a_copy_under_other_names_has_the_same_table(copied, original):
     assert other.memory == original.memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [inlined, in_place])
 def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(function, original):
     subspace, original = original

@@ -58,6 +58,7 @@ def test_packing_changes_no_more_than_the_order_of_a_sum(number, name, monkeypat
     torch.testing.assert_close(packed, plain, rtol=precision, atol=0)
 
 
+@pytest.mark.slow
 @needs_permutations
 @pytest.mark.parametrize("name", ["deep-relu", "spiking-pair", "routed"])
 def test_the_candidates_packed_together_do_not_change_a_bit(name, monkeypatch):

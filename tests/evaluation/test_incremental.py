@@ -60,6 +60,7 @@ def test_random_models_get_the_losses_of_plain_forward_passes(seed):
     assert followed(seed)[1] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [60, 63, 67, 71, 78, 85])
 def test_random_models_in_single_precision(seed):
     assert followed(seed, torch.float32)[1] > 0

@@ -19,6 +19,7 @@ LOG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(tasks.BY_DATA["digits"]))
 def test_every_task_takes_a_step_that_is_not_dead(name):
     task = tasks.find(name)
