@@ -25,18 +25,18 @@ INPUTS = torch.randn(12, 5, generator=torch.Generator().manual_seed(3))
 LABELS = torch.arange(12) % 3
 
 
-def moved(model, subspace=SUBSPACES["rows"], num=7, seed=4):
+def moved(model, subspace=SUBSPACES["rows"], num=7, seed=4, scale=0.1):
     """Candidates that move everything, and how far they move."""
     tensors = trainable(model)
     space = subspace.bind(Layout(tensors), 8, 0)
-    offsets = 0.1 * randn(num, space.dim, seed=1).to(space.layout.dtype)
+    offsets = scale * randn(num, space.dim, seed=1).to(space.layout.dtype)
     return Moves(space).candidates(tensors, offsets, seed), space, offsets
 
 
 def found(model, evaluator, seed=4):
     dtype = next(model.parameters()).dtype
     problem = Problem(model, INPUTS.to(dtype), LABELS, cross_entropy)
-    return evaluate(moved(model, seed=seed)[0], ModelObjective(problem, evaluator))
+    return evaluate(moved(model, seed=seed, scale=1.0)[0], ModelObjective(problem, evaluator))
 
 
 EVALUATORS = {

@@ -84,7 +84,7 @@ def test_a_fault_of_the_model_or_the_loss_raises_its_own_error_and_is_not_rememb
     problem, evaluator = problem_of("mlp"), Batched()
     candidates = candidates_for(problem.model)
     for change, error, sentence in (
-        ({"inputs": torch.zeros(6, 4).double()}, RuntimeError, "mat1 and mat2 shapes cannot be"),
+        ({"inputs": torch.zeros(6, 4).double()}, RuntimeError, "mat1 and mat2 shapes cannot be m"),
         ({"loss_fn": loss_fn}, KeyError, "no such label"),
     ):
         with pytest.raises(error, match=sentence):
