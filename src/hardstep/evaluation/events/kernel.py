@@ -1,0 +1,216 @@
+"""A program as machine code, with the numbers of a step, run tile by tile."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events.program import Entry, Fixed, PerTile, Program, Room, Stage, Stride
+from hardstep.evaluation.events.program import Table as TableWord
+from hardstep.evaluation.fused.compile import run_kernel
+from hardstep.evaluation.fused.emit_vectors import BYTES
+from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
+from hardstep.evaluation.ops.columns import Column, column_rule, slices_of
+from hardstep.evaluation.trace.record import Record
+
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Code:
+    """The text of a kernel, and where things are in its scratch memory."""
+
+    text: str
+    scratch: int
+    rooms: Mapping[tuple[str, object], int]
+
+
+def write_code(program: Program) -> Code:
+    """The whole module: a function per kind of stage, and the loops that call them."""
+    names: dict[tuple[object, ...], str] = {}
+    functions, declarations = [], set()
+    for stage in program.stages:
+        if stage.key in names:
+            continue
+        names[stage.key] = f"f{len(names)}"
+        parts = stage.text(names[stage.key]).split("\0")
+        functions.append(parts[0])
+        declarations.update(part.strip() for part in parts[1:])
+    rooms, zeroed, total = _place_rooms(program)
+    calls, word = [], 0
+    for stage in program.stages:
+        calls.append(f"  %a{word} = getelementptr i64, ptr %args, i64 {word}")
+        calls.append(f"  call void @{names[stage.key]}(ptr %a{word}, ptr %scratch, i64 %c, i64 %b)")
+        word += len(stage.words)
+    attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
+    attributes += '"min-legal-vector-width"="512" }'
+    text = "\n".join(
+        [
+            *functions,
+            "define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, "
+            "ptr %scratch) #0 {",
+            "entry:",
+            "  %args = load ptr, ptr %tables",
+            f"  call void @llvm.memset.p0.i64(ptr %scratch, i8 0, i64 {zeroed}, i1 false)",
+            "  br label %candidates",
+            "candidates:",
+            "  %c = phi i64 [ %first, %entry ], [ %c_next, %candidate_end ]",
+            "  br label %examples",
+            "examples:",
+            "  %b = phi i64 [ 0, %candidates ], [ %b_next, %examples ]",
+            *calls,
+            "  %b_next = add i64 %b, 1",
+            "  %b_done = icmp sge i64 %b_next, %rows",
+            "  br i1 %b_done, label %candidate_end, label %examples",
+            "candidate_end:",
+            "  %c_next = add i64 %c, 1",
+            "  %c_done = icmp sge i64 %c_next, %last",
+            "  br i1 %c_done, label %end, label %candidates",
+            "end:",
+            "  ret void",
+            "}",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            *sorted(declarations),
+            attributes,
+            "",
+        ]
+    )
+    return Code(text, total, rooms)
+
+
+def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, int]:
+    """Offsets in scratch memory; what must start as zero comes first."""
+    rooms: dict[tuple[str, object], int] = {}
+    sizes: dict[tuple[str, object], int] = {}
+    for slot in program.slots:
+        vectors = slot.size // program.lanes
+        sizes["touched", slot] = vectors
+        sizes["count", slot] = 8
+        sizes["new", slot] = slot.size * BYTES[slot.kind]
+        sizes["list", slot] = 4 * vectors
+    for stage in program.stages:
+        for word in stage.words:
+            if isinstance(word, Room) and word.part in ("mark", "work", "count"):
+                if (word.part, word.owner) not in sizes:
+                    bytes_ = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
+                    sizes[word.part, word.owner] = bytes_[word.part]
+    place = 0
+    for zero in (True, False):
+        for key, size in sizes.items():
+            if (key[0] in ("touched", "count", "mark")) == zero:
+                rooms[key] = place
+                place += -(-size // ALIGN) * ALIGN
+        if zero:
+            zeroed = place
+    return rooms, zeroed, place
+
+
+class Tables:
+    """Tables that a step makes of recorded values, shared by its blocks."""
+
+    def __init__(self, written: Record) -> None:
+        self.written = written
+        self.made: dict[object, Tensor] = {}
+
+    def get(self, table: TableWord) -> Tensor:
+        """A table; made when it is first asked for."""
+        if table.key not in self.made:
+            self.made[table.key] = table.make(self.written.values.__getitem__).contiguous()
+        return self.made[table.key]
+
+
+class EventKernel:
+    """One block in one step."""
+
+    def __init__(self, program: Program, code: Code, tables: Tables) -> None:
+        self.program, self.code, self.tables = program, code, tables
+        self.base = tables.written.values.__getitem__
+
+    def changes(
+        self, candidates: Candidates, tile: Span
+    ) -> tuple[dict[int, Change], Pairs | None]:
+        """What a tile's candidates change at the cuts, and for which examples."""
+        num, program = tile.end - tile.start, self.program
+        made = self._enter(candidates, tile)
+        outs, flags = [], []
+        for number, (slot, _) in enumerate(program.cuts.values()):
+            like = self.base(slot.index)
+            made["out", number] = like.new_empty(num * program.examples, slot.size)
+            made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
+            outs.append(made["out", number])
+            flags.append(made["flags", number])
+        words = self._words(made)
+        run_kernel(
+            self.code.text, [words], num, program.examples, 0, self.code.scratch
+        )
+        some = torch.stack(flags).any(0)
+        pairs = some.nonzero()[:, 0]
+        if len(pairs) == 0:
+            return {}, None
+        found = Pairs(pairs // program.examples, pairs % program.examples, num, program.examples)
+        env: dict[int, Change] = {}
+        for number, (index, (slot, layout)) in enumerate(program.cuts.items()):
+            rows = layout.restore(outs[number][pairs])
+            old = self.base(index).movedim(layout.axis, 0)[found.example]
+            own = flags[number][pairs].reshape(-1, *[1] * (rows.dim() - 1))
+            rows = torch.where(own, rows, old)
+            if layout.axis == 0:
+                env[index] = Examples(rows)
+            else:
+                whole = self.base(index).unsqueeze(0).repeat(num, *[1] * (rows.dim()))
+                whole.movedim(layout.axis + 1, 1)[found.candidate, found.example] = rows
+                env[index] = Stacked(whole)
+        return env, found
+
+    def _words(self, made: dict[tuple[object, ...], Tensor]) -> Tensor:
+        found = []
+        for stage in self.program.stages:
+            for word in stage.words:
+                found.append(self._word(word, made))
+        return torch.tensor(found, dtype=torch.int64)
+
+    def _word(self, word: object, made: dict[tuple[object, ...], Tensor]) -> int:
+        if isinstance(word, int):
+            return word
+        if isinstance(word, Room):
+            return self.code.rooms[word.part, word.owner]
+        if isinstance(word, TableWord):
+            return self.tables.get(word).data_ptr()
+        if isinstance(word, Stride):
+            table = self.tables.get(word.table)
+            return table.stride(0) * table.element_size() if len(table) > 1 else 0
+        if isinstance(word, Fixed):
+            return word.values.data_ptr()
+        assert isinstance(word, PerTile)
+        return made[word.name].data_ptr()
+
+    # -- what enters ----------------------------------------------------------------------------
+
+    def _enter(self, candidates: Candidates, tile: Span) -> dict[tuple[object, ...], Tensor]:
+        local = candidates.local(tile)
+        assert local is not None
+        sources = self.tables.written.sources
+        env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
+        for node in self.program.before:
+            change = column_rule(node, env, self.base)
+            assert change is not None
+            env[node.outputs[0]] = change
+        made: dict[tuple[object, ...], Tensor] = {}
+        for number, entry in enumerate(self.program.entries):
+            column = column_rule(entry.node, env, self.base)
+            assert column is not None
+            made["column", number] = _line_up(column.slices, entry)
+            made[("units",)] = column.unit.contiguous()
+        return made
+
+
+def _line_up(slices: Tensor, entry: Entry) -> Tensor:
+    """New channels (n, examples, *pixels) as lines in the order of the slot."""
+    flat = slices.flatten(2)
+    lines = flat.new_zeros(*flat.shape[:2], entry.length)
+    lines[:, :, entry.order.flatten()] = flat
+    return lines
