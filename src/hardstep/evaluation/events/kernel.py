@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.program import Entry, Fixed, PerTile, Program, Room, Stage, Stride
@@ -137,8 +138,8 @@ class EventKernel:
         num, program = tile.end - tile.start, self.program
         made = self._enter(candidates, tile)
         outs, flags = [], []
-        for number, (slot, _) in enumerate(program.cuts.values()):
-            like = self.base(slot.index)
+        for number, (index, (slot, _)) in enumerate(program.cuts.items()):
+            like = self.base(index)
             made["out", number] = like.new_empty(num * program.examples, slot.size)
             made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
             outs.append(made["out", number])
@@ -191,15 +192,23 @@ class EventKernel:
     # -- what enters ----------------------------------------------------------------------------
 
     def _enter(self, candidates: Candidates, tile: Span) -> dict[tuple[object, ...], Tensor]:
+        sources = self.tables.written.sources
+        made: dict[tuple[object, ...], Tensor] = {}
+        if self.program.spreads:
+            changed = candidates.changed(tile)
+            vectors = {sources[name]: value for name, value in changed.items()}
+            for number, spread in enumerate(self.program.spreads):
+                lines = spread.make(vectors)
+                lines = lines.expand(tile.end - tile.start, -1)
+                made["spread", number] = fill(lines, (0, spread.row - lines.shape[1])).contiguous()
+            return made
         local = candidates.local(tile)
         assert local is not None
-        sources = self.tables.written.sources
         env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
         for node in self.program.before:
             change = column_rule(node, env, self.base)
             assert change is not None
             env[node.outputs[0]] = change
-        made: dict[tuple[object, ...], Tensor] = {}
         for number, entry in enumerate(self.program.entries):
             column = column_rule(entry.node, env, self.base)
             assert column is not None

@@ -239,17 +239,27 @@ def follow_sum(planner: "Planner", node: Node) -> None:
 def follow_batch_norm(planner: "Planner", node: Node) -> None:
     """A fixed scale and shift per channel."""
     source, weight, bias, mean, variance, training = node.args[:6]
-    eps: Any = node.args[7]
-    if training or set(node.inputs) & planner.values.keys() != {source.index}:
+    eps: float = node.args[7]
+    changed = set(node.inputs) & (planner.values.keys() | planner.vectors)
+    own = {part.index for part in (source, weight, bias) if isinstance(part, Ref)}
+    if training or not changed <= own:
         raise Unfusable("batch norm with the statistics of the batch")
-    refs = [part.index if isinstance(part, Ref) else None for part in (weight, bias, mean, variance)]
 
-    def scale(values: Lookup) -> Tensor:
-        inverse = (values(refs[3]) + eps).rsqrt()  # type: ignore[arg-type]
-        return inverse if refs[0] is None else inverse * values(refs[0])
+    def find(part: Ref | None, known: dict[int, Tensor] | Lookup) -> Tensor | None:
+        if part is None:
+            return None
+        if callable(known):
+            return known(part.index)
+        return known.get(part.index, planner.base(part.index))
 
-    def shift(values: Lookup) -> Tensor:
-        moved = -values(refs[2]) * scale(values)  # type: ignore[arg-type]
-        return moved if refs[1] is None else values(refs[1]) + moved
+    def scale(known: dict[int, Tensor] | Lookup) -> Tensor:
+        inverse = (planner.base(variance.index) + eps).rsqrt()
+        factor = find(weight, known)
+        return inverse if factor is None else inverse * factor
 
-    planner.scale_channels(node, source.index, scale, shift)
+    def shift(known: dict[int, Tensor] | Lookup) -> Tensor:
+        moved, added = -planner.base(mean.index) * scale(known), find(bias, known)
+        return moved if added is None else added + moved
+
+    moved = (scale, shift) if changed & planner.vectors else ()
+    planner.scale_channels(node, source.index, scale, shift, moved)

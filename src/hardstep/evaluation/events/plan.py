@@ -15,8 +15,10 @@ from hardstep.evaluation.events.layouts import (
     Layout,
     Shape,
     follow_view,
+    pad,
     plain_order,
     planes_of_channels,
+    rows_of_pixels,
     window_order,
 )
 from hardstep.evaluation.events.program import (
@@ -28,9 +30,16 @@ from hardstep.evaluation.events.program import (
     Stage,
     Table,
     Word,
+    Spread,
     slot_words,
 )
-from hardstep.evaluation.events.stages import write_clear, write_enter, write_leave, write_move
+from hardstep.evaluation.events.stages import (
+    write_clear,
+    write_enter,
+    write_enter_vector,
+    write_leave,
+    write_move,
+)
 from hardstep.evaluation.events.writer import Writer
 from hardstep.evaluation.fused.expressions import KINDS, Expr, Unfusable
 from hardstep.evaluation.fused.translate import build_elementwise
@@ -42,6 +51,9 @@ VIEWS = {
     "view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
     "split", "split_with_sizes", "unbind", "alias", "detach",
 }  # fmt: skip
+_BY_VECTOR = {"native_batch_norm"}
+Vector = Callable[[Lookup], Tensor]  # a number per channel
+Change = Callable[[dict[int, Tensor]], Tensor]  # the same for every candidate
 MOVES = {"cat", "stack", "index_select", "flip", "constant_pad_nd", "expand"}
 
 
@@ -86,18 +98,27 @@ class Planner:
     ) -> None:
         self.written, self.nodes = written, nodes
         self.base: Lookup = written.values.__getitem__
-        local = candidates.local(Span(span.block, span.start, span.start + 1))
-        if local is None:
-            raise Unfusable("candidates change more than one unit")
-        self.weights: dict[int, Column] = {
-            written.sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()
-        }
+        self.weights: dict[int, Column] = {}  # changed units of parameters
+        self.vectors: set[int] = set()  # parameters of which any number may change
+        self._find_parameters(candidates, span)
         wide = any(value.dtype == torch.float64 for value in written.values)
         self.program = Program(0, 8 if wide else 16)
         self.values: dict[int, Value] = {}
         self.later: set[int] = set()  # values that torch computes behind the cuts
         self.groups: dict[tuple[object, ...], list[Group]] = {}
         self.exported: dict[int, Slot] = {}  # by the id of an expression
+
+    def _find_parameters(self, candidates: Candidates, span: Span) -> None:
+        sources = self.written.sources
+        local = candidates.local(Span(span.block, span.start, span.start + 1))
+        if local is not None:
+            for name, (unit, rows) in local.items():
+                self.weights[sources[name]] = Column(0, unit, rows)
+            return
+        names = candidates.subspace.blocks[span.block].names
+        self.vectors.update(sources[name] for name in names)
+        if any(self.base(index).dim() != 1 for index in self.vectors):
+            raise Unfusable("candidates change more than one unit")
 
     # -- nodes --------------------------------------------------------------------------------
 
@@ -108,7 +129,7 @@ class Planner:
             self._postpone(node)
         elif inputs & self.weights.keys() and not inputs & self.values.keys():
             self._follow_parameters(node)
-        elif inputs & self.weights.keys():
+        elif inputs & self.weights.keys() or inputs & self.vectors and node.name not in _BY_VECTOR:
             raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
         else:
             try:
@@ -189,8 +210,37 @@ class Planner:
 
     def new_slot(self, index: int, layout: Layout, level: float) -> Slot:
         """Room for a changed value."""
-        slot = Slot(len(self.program.slots), self.kind(index), index, layout, level)
+        base = Table(("base", index, layout.key), lambda values: layout.lay_out(values(index)))
+        return self._keep_slot(Slot(self.kind(index), layout, level, base))
+
+    def _keep_slot(self, slot: Slot) -> Slot:
         self.program.slots.append(slot)
+        return slot
+
+    def spread_vector(self, name: str, layout: Layout, old: Vector, new: Change, key: int) -> Slot:
+        """A number per channel, which candidates change, at every pixel of a value.
+
+        Args:
+            name: Of what it is.
+            layout: Of the value, rows of pixels.
+            old: The base's numbers.
+            new: Those of candidates, from changed parameters.
+            key: Tells vectors of one name apart.
+        """
+        shape, lanes = layout.places.shape, self.program.lanes
+        row, kind = pad(shape[0], lanes), KINDS[old(self.base).dtype]
+
+        def spread(values: Lookup) -> Tensor:
+            line = old(values).reshape(1, -1, *[1] * (len(shape) - 1))
+            return layout.lay_out(line.expand(1, *shape))
+
+        table = Table((name, key, layout.key), spread)
+        slot = self._keep_slot(Slot(kind, layout, 0, table))
+        number = len(self.program.spreads)
+        self.program.spreads.append(Spread(new, row))
+        words: list[Word] = [*slot_words(slot), PerTile(("spread", number))]
+        words += [row // lanes, layout.size // row]
+        self.stage("vector", partial(write_enter_vector, kind=kind), words, 0, [slot])
         return slot
 
     def slot(self, index: int) -> tuple[Slot, Layout]:
@@ -282,11 +332,7 @@ class Planner:
 
         def operand(ref: Ref) -> Expr:
             if ref.index in found:
-                holder = found[ref.index].holder
-                if isinstance(holder, Held) and holder.group is group:
-                    return holder.expr
-                slot = holder if isinstance(holder, Slot) else self.slot(ref.index)[0]
-                return group.read_slot(slot)
+                return self._read(group, ref.index, found[ref.index])
             return self._unchanged(group, ref.index, out, layout)
 
         expr = build_elementwise(node, self.base, group.graph, operand)
@@ -327,31 +373,64 @@ class Planner:
         return group.read_table("lanes", kind, Table(key, make))
 
     def scale_channels(
-        self,
-        node: Node,
-        index: int,
-        scale: Callable[[Lookup], Tensor],
-        shift: Callable[[Lookup], Tensor],
+        self, node: Node, index: int, scale: Vector, shift: Vector, moved: tuple[Change, ...]
     ) -> None:
-        """A value times a number per channel, plus another."""
-        value, layout = self.values[index], self.values[index].layout
+        """A value times a number per channel, plus another.
+
+        Args:
+            node: The operation.
+            index: The value, changed or not.
+            scale: The factors.
+            shift: What is added.
+            moved: Both for every candidate, if parameters among them change.
+        """
         shape, kind = self.base(index).shape, self.kind(index)
-        group = self._group([value], layout)
+        self.program.examples = self.program.examples or shape[0]
+        if index in self.values:
+            layout = self.values[index].layout
+        else:
+            layout = rows_of_pixels(tuple(shape[1:]), self.program.lanes)
+        slots = [
+            self.spread_vector(name, layout, old, new, node.outputs[0])
+            for name, old, new in zip(("scale", "shift"), (scale, shift), moved, strict=False)
+        ]
+        operands = [Value(slot, layout) for slot in slots]
+        operands += [self.values[index]] if index in self.values else []
+        group = self._group(operands, layout)
         group.nodes += 2
-
-        def read(name: str, make: Callable[[Lookup], Tensor]) -> Expr:
-            def spread(values: Lookup) -> Tensor:
-                line = make(values).reshape(1, -1, *[1] * (len(shape) - 2))
-                return layout.lay_out(line.expand(1, *shape[1:]))
-
-            return group.read_table("lanes", kind, Table((name, node.outputs[0], layout.key), spread))
-
-        holder = value.holder
-        inside = isinstance(holder, Held) and holder.group is group
-        old = holder.expr if inside else group.read_slot(self.slot(index)[0])  # type: ignore[union-attr]
         g = group.graph
-        expr = g.apply("add", g.apply("mul", old, read("scale", scale)), read("shift", shift))
+        if index in self.values:
+            old = self._read(group, index, self.values[index])
+        else:
+            old = self._unchanged(group, index, self.base(index), layout)
+        if slots:
+            factor, add = (group.read_slot(slot) for slot in slots)
+        else:
+            factor, add = (
+                self._per_channel(group, name, make, node.outputs[0], kind, layout)
+                for name, make in (("scale", scale), ("shift", shift))
+            )
+        expr = g.apply("add", g.apply("mul", old, factor), add)
         self.values[node.outputs[0]] = Value(Held(expr, group), layout)
+
+    @staticmethod
+    def _per_channel(
+        group: Group, name: str, make: Vector, key: int, kind: str, layout: Layout
+    ) -> Expr:
+        shape = layout.places.shape
+
+        def spread(values: Lookup) -> Tensor:
+            line = make(values).reshape(1, -1, *[1] * (len(shape) - 1))
+            return layout.lay_out(line.expand(1, *shape))
+
+        return group.read_table("lanes", kind, Table((name, key, layout.key), spread))
+
+    def _read(self, group: Group, index: int, value: Value) -> Expr:
+        """A changed operand in a group."""
+        holder = value.holder
+        if isinstance(holder, Slot):
+            return group.read_slot(holder)
+        return holder.expr if holder.group is group else group.read_slot(self.slot(index)[0])
 
     # -- the end --------------------------------------------------------------------------------
 

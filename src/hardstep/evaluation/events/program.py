@@ -11,15 +11,22 @@ from hardstep.evaluation.events.layouts import Layout
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The address of numbers that a step makes from recorded values."""
+
+    key: tuple[object, ...]
+    make: Callable[[Lookup], Tensor]
+
+
 @dataclass(eq=False)
 class Slot:
     """A changed value that stages hand on: its new numbers, by vectors that were touched."""
 
-    number: int
     kind: str
-    index: int  # of the recorded value
     layout: Layout
-    level: int  # stages up to this level write it, stages of later ones read it
+    level: float  # stages up to this level write it, stages of later ones read it
+    base: Table  # its numbers where nothing is touched, a line per example or one for all
 
     @property
     def size(self) -> int:
@@ -33,14 +40,6 @@ class Room:
 
     part: str
     owner: object
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The address of numbers that a step makes from recorded values."""
-
-    key: tuple[object, ...]
-    make: Callable[[Lookup], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +68,8 @@ Word = Room | Table | Stride | Fixed | PerTile | int
 
 def slot_words(slot: Slot) -> list[Word]:
     """What `Writer.slot` reads."""
-    index, layout = slot.index, slot.layout
-    base = Table(("base", index, layout.key), lambda values: layout.lay_out(values(index)))
     parts: list[Word] = [Room(part, slot) for part in ("new", "touched", "list", "count")]
-    return [*parts, base, Stride(base)]
+    return [*parts, slot.base, Stride(slot.base)]
 
 
 @dataclass(eq=False)
@@ -97,6 +94,14 @@ class Entry:
     length: int  # of a line
 
 
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A changed vector of parameters, spread over the pixels of a value."""
+
+    make: Callable[[dict[int, Tensor]], Tensor]  # from changed vectors: (candidates, channels)
+    row: int  # room for the channels
+
+
 @dataclass(eq=False)
 class Program:
     """Everything about a block's kernel but the numbers of a step."""
@@ -106,6 +111,7 @@ class Program:
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    spreads: list[Spread] = field(default_factory=list)
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch

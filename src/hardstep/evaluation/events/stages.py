@@ -4,7 +4,8 @@ Each function writes one stage for a kind of numbers; sizes and tables are argum
 so that layers of one kind share it.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_expressions import emit_extreme
@@ -23,6 +24,20 @@ def write_enter(w: Writer, kind: str) -> None:
     with w.loop("0", vectors) as number:
         new = w.load_vector(kind, line, number)
         w.keep_if_new(slot, w.let(f"add i64 {first}, {number}"), new)
+
+
+def write_enter_vector(w: Writer, kind: str) -> None:
+    """A number per channel, new in some: a line of a table (candidates, channels)."""
+    slot = w.slot(kind)
+    table, vectors, pixels = w.pointer(), w.word(), w.word()
+    line = w.vector_at(kind, table, w.let(f"mul i64 %c, {vectors}"))
+    with w.loop("0", vectors) as number:
+        new = w.load_vector(kind, line, number)
+        old = w.load_vector(kind, slot.base, number)
+        with w.when(w.any(w.differs(kind, new, old))), w.loop("0", pixels) as pixel:
+            vector = w.let(f"add i64 {w.let(f'mul i64 {pixel}, {vectors}')}, {number}")
+            w.store_vector(kind, new, slot.new, vector)
+            w.touch(slot, vector)
 
 
 def write_spread(w: Writer, kind: str, vectors: int) -> None:
@@ -102,10 +117,6 @@ def write_move(w: Writer, kind: str) -> None:
             w.line(f"store {stored} {new}, ptr {w.offset(kind, target.new, at)}")
 
 
-from contextlib import contextmanager  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
-
-
 @contextmanager
 def _each_target(
     w: Writer, target: SlotNames, starts: Value, place: Value, targets: Value
@@ -180,5 +191,3 @@ def write_clear(w: Writer, kind: str) -> None:
         w.line(f"store i8 0, ptr {w.let(f'getelementptr i8, ptr {slot.touched}, i64 {vector}')}")
     w.line(f"store i64 0, ptr {slot.count}")
 
-
-Write = Callable[[Writer], None]
