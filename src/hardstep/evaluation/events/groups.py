@@ -81,6 +81,7 @@ class Group:
             with w.each_touched(slot) as vector:
                 list_once(w, mark, work, count, vector)
         with each_listed(w, mark, work, count) as vector:
+            w.count_work(str(sum(not expr.is_leaf for expr in needed)))
             values: dict[int, Value] = {}
             waiting: dict[int, list[SlotNames]] = {}
             for (expr, _), slot in zip(self.outputs, outputs, strict=True):
@@ -113,7 +114,5 @@ def _emit(
     if expr.op == "constant":
         if expr.kind == "i64":
             return w.constant(int(expr.data), expr.kind)
-        return w.constant(
-            expr.data == "True" if expr.kind == "i1" else float(expr.data), expr.kind
-        )
+        return w.constant(expr.data == "True" if expr.kind == "i1" else float(expr.data), expr.kind)
     return emit_elementwise(w, expr, [values[id(arg)] for arg in expr.args])

@@ -2,20 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events.program import Entry, Fixed, PerTile, Program, Room, Stage, Stride
-from hardstep.evaluation.events.program import Table as TableWord
+from hardstep.evaluation.events.program import (
+    Entry,
+    Fixed,
+    PerTile,
+    Program,
+    Room,
+    Stride,
+    Table,
+    Word,
+)
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_vectors import BYTES
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
-from hardstep.evaluation.ops.columns import Column, column_rule, slices_of
+from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record
 
 ALIGN = 64
@@ -33,7 +40,8 @@ class Code:
 def write_code(program: Program) -> Code:
     """The whole module: a function per kind of stage, and the loops that call them."""
     names: dict[tuple[object, ...], str] = {}
-    functions, declarations = [], set()
+    functions: list[str] = []
+    declarations: set[str] = set()
     for stage in program.stages:
         if stage.key in names:
             continue
@@ -56,10 +64,13 @@ def write_code(program: Program) -> Code:
             "ptr %scratch) #0 {",
             "entry:",
             "  %args = load ptr, ptr %tables",
+            "  %second = getelementptr ptr, ptr %tables, i64 1",
+            "  %work = load ptr, ptr %second",
             f"  call void @llvm.memset.p0.i64(ptr %scratch, i8 0, i64 {zeroed}, i1 false)",
             "  br label %candidates",
             "candidates:",
             "  %c = phi i64 [ %first, %entry ], [ %c_next, %candidate_end ]",
+            "  store i64 0, ptr %scratch",
             "  br label %examples",
             "examples:",
             "  %b = phi i64 [ 0, %candidates ], [ %b_next, %examples ]",
@@ -68,6 +79,9 @@ def write_code(program: Program) -> Code:
             "  %b_done = icmp sge i64 %b_next, %rows",
             "  br i1 %b_done, label %candidate_end, label %examples",
             "candidate_end:",
+            "  %done = load i64, ptr %scratch",
+            "  %work_at = getelementptr i64, ptr %work, i64 %c",
+            "  store i64 %done, ptr %work_at",
             "  %c_next = add i64 %c, 1",
             "  %c_done = icmp sge i64 %c_next, %last",
             "  br i1 %c_done, label %end, label %candidates",
@@ -95,11 +109,10 @@ def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, 
         sizes["list", slot] = 4 * vectors
     for stage in program.stages:
         for word in stage.words:
-            if isinstance(word, Room) and word.part in ("mark", "work", "count"):
-                if (word.part, word.owner) not in sizes:
-                    bytes_ = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
-                    sizes[word.part, word.owner] = bytes_[word.part]
-    place = 0
+            if isinstance(word, Room) and (word.part, word.owner) not in sizes:
+                needed = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
+                sizes[word.part, word.owner] = needed[word.part]
+    place = ALIGN  # the first word counts operations
     for zero in (True, False):
         for key, size in sizes.items():
             if (key[0] in ("touched", "count", "mark")) == zero:
@@ -117,11 +130,19 @@ class Tables:
         self.written = written
         self.made: dict[object, Tensor] = {}
 
-    def get(self, table: TableWord) -> Tensor:
+    def get(self, table: Table) -> Tensor:
         """A table; made when it is first asked for."""
         if table.key not in self.made:
             self.made[table.key] = table.make(self.written.values.__getitem__).contiguous()
         return self.made[table.key]
+
+
+class Found(NamedTuple):
+    """What a tile's candidates change at the cuts."""
+
+    env: dict[int, Change]
+    pairs: Pairs | None  # which examples of which candidates; nothing if none
+    work: Tensor  # (n,) operations on vectors that each candidate took
 
 
 class EventKernel:
@@ -130,64 +151,68 @@ class EventKernel:
     def __init__(self, program: Program, code: Code, tables: Tables) -> None:
         self.program, self.code, self.tables = program, code, tables
         self.base = tables.written.values.__getitem__
+        self.fixed = [self._word(word) for stage in program.stages for word in stage.words]
 
-    def changes(
-        self, candidates: Candidates, tile: Span
-    ) -> tuple[dict[int, Change], Pairs | None]:
-        """What a tile's candidates change at the cuts, and for which examples."""
+    @property
+    def bytes_per_candidate(self) -> int:
+        """Memory that a tile takes for each of its candidates."""
+        program = self.program
+        entering = sum(entry.length * BYTES[entry.slot.kind] for entry in program.entries)
+        leaving = sum(slot.size * BYTES[slot.kind] for slot, _ in program.cuts.values())
+        # New channels exist as torch makes them and in the order of the kernel.
+        return max(1, program.examples * (2 * entering + leaving))
+
+    def run(self, candidates: Candidates, tile: Span) -> Found:
+        """Evaluate a tile up to the cuts."""
         num, program = tile.end - tile.start, self.program
         made = self._enter(candidates, tile)
-        outs, flags = [], []
         for number, (index, (slot, _)) in enumerate(program.cuts.items()):
             like = self.base(index)
             made["out", number] = like.new_empty(num * program.examples, slot.size)
             made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
-            outs.append(made["out", number])
-            flags.append(made["flags", number])
-        words = self._words(made)
-        run_kernel(
-            self.code.text, [words], num, program.examples, 0, self.code.scratch
-        )
-        some = torch.stack(flags).any(0)
-        pairs = some.nonzero()[:, 0]
-        if len(pairs) == 0:
+        words = [
+            made[word.name].data_ptr() if isinstance(word, PerTile) else word for word in self.fixed
+        ]
+        work = torch.zeros(num, dtype=torch.int64)
+        scratch = self.code.scratch
+        tables = [torch.tensor(words), work]
+        run_kernel(self.code.text, tables, num, program.examples, 0, scratch)
+        return Found(*self._leave(made, num), work)
+
+    def _leave(
+        self, made: dict[tuple[object, ...], Tensor], num: int
+    ) -> tuple[dict[int, Change], Pairs | None]:
+        """Changed examples at the cuts."""
+        examples, cuts = self.program.examples, self.program.cuts
+        flags = [made["flags", number] for number in range(len(cuts))]
+        chosen = torch.stack(flags).any(0).nonzero()[:, 0]
+        if len(chosen) == 0:
             return {}, None
-        found = Pairs(pairs // program.examples, pairs % program.examples, num, program.examples)
+        pairs = Pairs(chosen // examples, chosen % examples, num, examples)
         env: dict[int, Change] = {}
-        for number, (index, (slot, layout)) in enumerate(program.cuts.items()):
-            rows = layout.restore(outs[number][pairs])
-            old = self.base(index).movedim(layout.axis, 0)[found.example]
-            own = flags[number][pairs].reshape(-1, *[1] * (rows.dim() - 1))
-            rows = torch.where(own, rows, old)
+        for number, (index, (_, layout)) in enumerate(cuts.items()):
+            value = self.base(index)
+            new = layout.restore(made["out", number][chosen])
+            own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
+            new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])
             if layout.axis == 0:
-                env[index] = Examples(rows)
-            else:
-                whole = self.base(index).unsqueeze(0).repeat(num, *[1] * (rows.dim()))
-                whole.movedim(layout.axis + 1, 1)[found.candidate, found.example] = rows
-                env[index] = Stacked(whole)
-        return env, found
+                env[index] = Examples(new)
+                continue
+            whole = value.unsqueeze(0).repeat(num, *[1] * value.dim())
+            whole.movedim(layout.axis + 1, 1)[pairs.candidate, pairs.example] = new
+            env[index] = Stacked(whole)
+        return env, pairs
 
-    def _words(self, made: dict[tuple[object, ...], Tensor]) -> Tensor:
-        found = []
-        for stage in self.program.stages:
-            for word in stage.words:
-                found.append(self._word(word, made))
-        return torch.tensor(found, dtype=torch.int64)
-
-    def _word(self, word: object, made: dict[tuple[object, ...], Tensor]) -> int:
-        if isinstance(word, int):
+    def _word(self, word: Word) -> int | PerTile:
+        if isinstance(word, int | PerTile):
             return word
         if isinstance(word, Room):
             return self.code.rooms[word.part, word.owner]
-        if isinstance(word, TableWord):
-            return self.tables.get(word).data_ptr()
         if isinstance(word, Stride):
             table = self.tables.get(word.table)
             return table.stride(0) * table.element_size() if len(table) > 1 else 0
-        if isinstance(word, Fixed):
-            return word.values.data_ptr()
-        assert isinstance(word, PerTile)
-        return made[word.name].data_ptr()
+        values = word.values if isinstance(word, Fixed) else self.tables.get(word)
+        return values.data_ptr()
 
     # -- what enters ----------------------------------------------------------------------------
 

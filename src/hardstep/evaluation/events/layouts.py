@@ -36,7 +36,7 @@ class Layout:
     @cached_property
     def is_unique(self) -> bool:
         """Whether no place has two names."""
-        return len(self.places.unique()) == self.places.numel()
+        return int(self.places.flatten().bincount().max()) == 1
 
     @cached_property
     def sources(self) -> Tensor:

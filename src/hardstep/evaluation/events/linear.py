@@ -5,7 +5,6 @@ weights where it does not.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,13 +12,11 @@ from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.maps import Geometry, Taps, count, find_taps, list_by
+from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_depthwise, write_scatter, write_spread
 from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
 from hardstep.evaluation.trace.record import Node, Ref
-
-if TYPE_CHECKING:
-    from hardstep.evaluation.events.plan import Planner
 
 MOST_ENTRIES = 1 << 24  # of a list of single weights
 
@@ -28,17 +25,10 @@ def _index(values: Tensor) -> Fixed:
     return Fixed(values.to(torch.int32).contiguous())
 
 
-def list_moves(old: Layout, new: Layout) -> tuple[Fixed, Fixed]:
-    """For every old place, the new ones of the same numbers."""
-    order = old.places.flatten().argsort(stable=True)
-    source, target = old.places.flatten()[order], new.places.flatten()[order]
-    return Fixed(list_by(source, old.size)), _index(target)
-
-
 # -- convolutions ------------------------------------------------------------------------------
 
 
-def follow_convolution(planner: "Planner", node: Node) -> None:
+def follow_convolution(planner: Planner, node: Node) -> None:
     """Events through a convolution whose weights do not change."""
     source, weight = node.args[:2]
     if set(node.inputs) & planner.values.keys() != {source.index}:
@@ -49,10 +39,10 @@ def follow_convolution(planner: "Planner", node: Node) -> None:
         raise Unfusable("convolution of something else than pictures")
     stride, padding, dilation, transposed = node.args[3:7]
     groups, sides = node.args[8], tuple(kernel.shape[2:])
-    shape = Geometry(sides, *map(tuple, (stride, padding, dilation)), transposed)
+    shape = Geometry(sides, tuple(stride), tuple(padding), tuple(dilation), transposed)
     taps = find_taps(tuple(layout.places.shape[1:]), tuple(out.shape[2:]), shape)
     target = planner.new_slot(
-        node.outputs[0], rows_of_pixels(tuple(out.shape[1:]), planner.program.lanes), slot.level + 1
+        node.outputs[0], rows_of_pixels(tuple(out.shape[1:]), planner.program.lanes), behind(slot)
     )
     channels, outputs = layout.places.shape[0], out.shape[1]
     if groups == 1 or (outputs // groups) % planner.program.lanes == 0:
@@ -64,7 +54,7 @@ def follow_convolution(planner: "Planner", node: Node) -> None:
     planner.put(node, target)
 
 
-def _rows_key(layout: Layout, planner: "Planner") -> object:
+def _rows_key(layout: Layout, planner: Planner) -> object:
     return rows_of_pixels(tuple(layout.places.shape), planner.program.lanes).key
 
 
@@ -72,12 +62,12 @@ def _by_channel(kernel: Tensor, groups: int, transposed: bool) -> Tensor:
     """Filters as (channels in, taps, channels out of the group)."""
     if transposed:  # (in, out of the group, *taps)
         return kernel.flatten(2).transpose(1, 2)
-    parts = kernel.flatten(2).unflatten(0, (groups, -1))  # (group, out, in, taps)
-    return parts.permute(0, 2, 3, 1).flatten(0, 1)
+    parts = kernel.reshape(groups, len(kernel) // groups, kernel.shape[1], -1)
+    return parts.permute(0, 2, 3, 1).flatten(0, 1)  # from (group, out, in, taps)
 
 
 def _spread(
-    planner: "Planner", slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps,
+    planner: Planner, slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps,
     groups: int, transposed: bool,
 ) -> None:  # fmt: skip
     """Rows of weights: all channels out of a group."""
@@ -113,7 +103,7 @@ def _spread(
 
 
 def _depthwise(
-    planner: "Planner", slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps
+    planner: Planner, slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps
 ) -> None:
     """A vector of channels at a time: each channel has a filter of its own."""
     lanes = planner.program.lanes
@@ -137,7 +127,7 @@ def _depthwise(
 
 
 def _scatter_filters(
-    planner: "Planner", slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps,
+    planner: Planner, slot: Slot, layout: Layout, target: Slot, weight: int, taps: Taps,
     groups: int, transposed: bool,
 ) -> None:  # fmt: skip
     """Single weights, where few channels meet."""
@@ -163,7 +153,7 @@ def _scatter_filters(
 
 
 def _scatter(
-    planner: "Planner", slot: Slot, target: Slot, source: Tensor, place: Tensor, weights: Table
+    planner: Planner, slot: Slot, target: Slot, source: Tensor, place: Tensor, weights: Table
 ) -> None:
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
     words += [Fixed(list_by(source, slot.size)), _index(place), weights]
@@ -174,7 +164,7 @@ def _scatter(
 # -- products and sums -------------------------------------------------------------------------
 
 
-def follow_product(planner: "Planner", node: Node) -> None:
+def follow_product(planner: Planner, node: Node) -> None:
     """Events through x·W: each adds a row of W."""
     refs = [argument.index for argument in node.args if isinstance(argument, Ref)]
     left, right = refs[-2:]
@@ -189,7 +179,7 @@ def follow_product(planner: "Planner", node: Node) -> None:
     outputs = planner.base(node.outputs[0]).shape[1]
     row = pad(outputs, lanes)
     named = Layout(torch.arange(outputs), row)
-    target = planner.new_slot(node.outputs[0], named, slot.level + 1)
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
     pixel_of = torch.ones(layout.size, dtype=torch.long)  # the second list is empty
     pixel_of[layout.places] = 0
     weight_of = torch.zeros(layout.size, dtype=torch.long)
@@ -205,7 +195,7 @@ def follow_product(planner: "Planner", node: Node) -> None:
     planner.put(node, target)
 
 
-def follow_sum(planner: "Planner", node: Node) -> None:
+def follow_sum(planner: Planner, node: Node) -> None:
     """Events through a sum or mean over anything but examples."""
     (index,) = node.inputs
     value, result = planner.base(index), planner.base(node.outputs[0])
@@ -224,7 +214,7 @@ def follow_sum(planner: "Planner", node: Node) -> None:
     axis = layout.axis - sum(dim < layout.axis for dim in axes) * (result.dim() < value.dim())
     shape = [*result.shape[:axis], *result.shape[axis + 1 :]]
     named = Layout(wide.reshape(shape), pad(num, lanes), axis)
-    target = planner.new_slot(node.outputs[0], named, slot.level + 1)
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
     source, place = layout.places.flatten(), wide.expand(layout.places.shape).flatten()
     order = source.argsort(stable=True)
     factor = 1.0 if node.name == "sum" else num * 1.0 / layout.places.numel()
@@ -236,7 +226,7 @@ def follow_sum(planner: "Planner", node: Node) -> None:
     planner.put(node, target)
 
 
-def follow_batch_norm(planner: "Planner", node: Node) -> None:
+def follow_batch_norm(planner: Planner, node: Node) -> None:
     """A fixed scale and shift per channel."""
     source, weight, bias, mean, variance, training = node.args[:6]
     eps: float = node.args[7]

@@ -54,8 +54,9 @@ def write_spread(w: Writer, kind: str, vectors: int) -> None:
         change = w.splat(w.let(f"fsub {ELEMENT[kind]} {new}, {old}"), kind)
         pixel = w.read_index(pixel_of, place)
         first = w.read_index(weight_of, place)
-        end = w.read_index(starts, w.let(f"add i64 {pixel}, 1"))
-        with w.loop(w.read_index(starts, pixel), end) as number:
+        begin, end = _bounds(w, starts, pixel)
+        w.count_work(w.let(f"mul i64 {w.let(f'sub i64 {end}, {begin}')}, {vectors}"))
+        with w.loop(begin, end) as number:
             row = w.read_index(targets, number)
             with w.when(w.let(f"xor i1 {w.is_touched(target, row)}, true")):
                 _copy_base(w, target, row, vectors)
@@ -65,6 +66,11 @@ def write_spread(w: Writer, kind: str, vectors: int) -> None:
                 weight = w.load_vector(kind, line, str(vector))
                 total = w.load_vector(kind, out, str(vector))
                 w.store_vector(kind, w.fma(kind, change, weight, total), out, str(vector))
+
+
+def _bounds(w: Writer, starts: Value, key: Value) -> tuple[Value, Value]:
+    """Where the list of a key begins and ends."""
+    return w.read_index(starts, key), w.read_index(starts, w.let(f"add i64 {key}, 1"))
 
 
 def _copy_base(w: Writer, slot: SlotNames, first: Value, vectors: int) -> None:
@@ -81,8 +87,9 @@ def write_depthwise(w: Writer, kind: str) -> None:
     with w.each_touched(source) as vector:
         new = w.load_vector(kind, source.new, vector)
         change = w.binary("fsub", kind, new, w.load_vector(kind, source.base, vector))
-        end = w.read_index(starts, w.let(f"add i64 {vector}, 1"))
-        with w.loop(w.read_index(starts, vector), end) as number:
+        begin, end = _bounds(w, starts, vector)
+        w.count_work(w.let(f"sub i64 {end}, {begin}"))
+        with w.loop(begin, end) as number:
             row = w.read_index(targets, number)
             with w.when(w.let(f"xor i1 {w.is_touched(target, row)}, true")):
                 _copy_base(w, target, row, 1)
@@ -101,8 +108,10 @@ def write_scatter(w: Writer, kind: str) -> None:
         change = w.let(f"fsub {element} {new}, {old}")
         with _each_target(w, target, starts, place, targets) as (number, at):
             weight = w.read(element, weights, number)
-            total = w.let(f"fadd {element} {w.read(element, target.new, at)}, "
-                          f"{w.let(f'fmul {element} {change}, {weight}')}")
+            total = w.let(
+                f"fadd {element} {w.read(element, target.new, at)}, "
+                f"{w.let(f'fmul {element} {change}, {weight}')}"
+            )
             w.line(f"store {element} {total}, ptr {w.offset(kind, target.new, at)}")
 
 
@@ -122,8 +131,9 @@ def _each_target(
     w: Writer, target: SlotNames, starts: Value, place: Value, targets: Value
 ) -> Iterator[tuple[Value, Value]]:
     """The places that a place reaches, in vectors that hold new values."""
-    end = w.read_index(starts, w.let(f"add i64 {place}, 1"))
-    with w.loop(w.read_index(starts, place), end) as number:
+    begin, end = _bounds(w, starts, place)
+    w.count_work(w.let(f"sub i64 {end}, {begin}"))
+    with w.loop(begin, end) as number:
         at = w.read_index(targets, number)
         vector = w.let(f"udiv i64 {at}, {w.lanes}")
         with w.when(w.let(f"xor i1 {w.is_touched(target, vector)}, true")):
@@ -136,13 +146,11 @@ def write_pool(w: Writer, kind: str) -> None:
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, member_starts, members = (w.pointer() for _ in range(4))
     mark, work, count = w.room(), w.room(), w.room()
-    with w.each_touched(source) as vector:
-        end = w.read_index(starts, w.let(f"add i64 {vector}, 1"))
-        with w.loop(w.read_index(starts, vector), end) as number:
-            list_once(w, mark, work, count, w.read_index(targets, number))
+    with w.each_touched(source) as vector, w.loop(*_bounds(w, starts, vector)) as number:
+        list_once(w, mark, work, count, w.read_index(targets, number))
     with each_listed(w, mark, work, count) as out:
-        first = w.read_index(member_starts, out)
-        last = w.read_index(member_starts, w.let(f"add i64 {out}, 1"))
+        first, last = _bounds(w, member_starts, out)
+        w.count_work(w.let(f"sub i64 {last}, {first}"))
         best = w.variable(kind)
         w.store(kind, w.current(source, w.read_index(members, first)), best, 64)
         with w.loop(w.let(f"add i64 {first}, 1"), last) as number:
@@ -190,4 +198,3 @@ def write_clear(w: Writer, kind: str) -> None:
     with w.each_touched(slot) as vector:
         w.line(f"store i8 0, ptr {w.let(f'getelementptr i8, ptr {slot.touched}, i64 {vector}')}")
     w.line(f"store i64 0, ptr {slot.count}")
-

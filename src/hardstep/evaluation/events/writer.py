@@ -104,7 +104,8 @@ class Writer(Vectors):
     def line_of(self, index: Value) -> Value:
         """The next two arguments, a table and the bytes of its lines: the address of a line."""
         table, stride = self.pointer(), self.word()
-        return self.let(f"getelementptr i8, ptr {table}, i64 {self.let(f'mul i64 {stride}, {index}')}")
+        offset = self.let(f"mul i64 {stride}, {index}")
+        return self.let(f"getelementptr i8, ptr {table}, i64 {offset}")
 
     def slot(self, kind: str) -> SlotNames:
         """The next six arguments, a changed value."""
@@ -194,10 +195,16 @@ class Writer(Vectors):
                 place = self.let(f"add i64 {first}, {lane}")
                 yield place, self.read(ELEMENT[slot.kind], slot.new, place)
 
+    def count_work(self, vectors: Value) -> None:
+        """Add to the number of operations on vectors, which stands first in scratch memory."""
+        total = self.let(f"add i64 {self.let('load i64, ptr %s')}, {vectors}")
+        self.line(f"store i64 {total}, ptr %s")
+
     # -- the whole function -------------------------------------------------------------------
 
     def function(self, name: str) -> str:
         """The text."""
         head, body = "\n".join(self.head), "\n".join(self.body)
         signature = "ptr noalias %a, ptr %s, i64 %c, i64 %b"
-        return f"define internal void @{name}({signature}) #0 {{\nentry:\n{head}\n{body}\n  ret void\n}}\n"
+        start = f"define internal void @{name}({signature}) #0 {{"
+        return "\n".join([start, "entry:", head, body, "  ret void", "}", ""])

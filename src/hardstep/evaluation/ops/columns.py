@@ -184,7 +184,7 @@ def _convolve_in_groups(
         return convolve(pictures, filters, entries, 1)
     each = pictures.shape[1] // groups
     used, counts = torch.unique_consecutive(own, return_counts=True)
-    parts = pictures.unflatten(1, (groups, each))
+    parts = pictures.reshape(len(pictures), groups, each, *pictures.shape[2:])
     if len(set(counts.tolist())) == 1:  # one convolution, with the groups that are used
         return convolve(parts[:, used].flatten(1, 2), filters, entries, len(used))
     bounds = [0, *counts.cumsum(0).tolist()]
