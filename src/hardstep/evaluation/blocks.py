@@ -1,6 +1,7 @@
 """The tiers: each a way to evaluate a block of parameters, on a step's record or without it.
 
     fused        the slice of the record that the block reaches, compiled into one kernel
+    events       the same, following single numbers that differ, through convolutions and time
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
@@ -17,6 +18,15 @@ from torch import Tensor
 
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events import (
+    Code,
+    EventKernel,
+    Program,
+    count_work,
+    plan_events,
+    write_code,
+)
+from hardstep.evaluation.events import Tables as EventTables
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import (
     Kernel,
@@ -38,7 +48,10 @@ from hardstep.evaluation.trace.slice import Slice
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
-FUSED, INCREMENTAL, BATCHED, ONE_BY_ONE = "fused", "incremental", "batched", "one by one"
+FUSED, EVENTS, INCREMENTAL = "fused", "events", "incremental"
+BATCHED, ONE_BY_ONE = "batched", "one by one"
+EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
+SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 Key = tuple[str, int, int]
 
 
@@ -47,6 +60,7 @@ class Memory:
     """What was found out about a subspace; another may change the same tensors otherwise."""
 
     plans: dict[Key, KernelPlan] = field(default_factory=dict)
+    programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
     peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
@@ -65,6 +79,16 @@ class Step:
     def tables(self) -> Tables:
         """The record's values as kernels read them."""
         return Tables(self.record)
+
+    @cached_property
+    def event_tables(self) -> EventTables:
+        """The record's values as kernels of events read them."""
+        return EventTables(self.record)
+
+    @cached_property
+    def forward_work(self) -> float:
+        """Operations on vectors that a plain forward pass takes, about."""
+        return count_work(self.record)
 
     @property
     def base(self) -> Tensor:
@@ -150,6 +174,78 @@ class Fused(Tier):
         tile = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         cost = Cost(count_operations(planned.program), count_bytes(planned.program))
         return TierReport(f"fused, {planned.reach}", "", tile, cost)
+
+
+@dataclass(frozen=True)
+class Events(Tier):
+    """Lists of numbers that differ from the base, for pictures and what follows from them.
+
+    Where nearly everything differs, a plain forward pass takes fewer operations; so the first
+    candidates of a step are counted. A clock would decide otherwise from run to run.
+    """
+
+    memory_budget: int
+    name = EVENTS
+    distrusted = (EVENTS,)
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        try:
+            kernel = self._kernel(step, span)
+        except Unfusable as unfit:
+            step.memory.refusals[step.key(span), EVENTS] = str(unfit)
+            return str(unfit)
+        walk = Walk(step.slice(span))
+        first, rest = self._split(step, span)
+        losses, work = self._run(step, kernel, walk, first)
+        if work > step.forward_work:
+            return "a candidate changes nearly everything"
+        run = partial(self._losses, step, kernel, walk)
+        return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
+
+    def _kernel(self, step: Step, span: Span) -> EventKernel:
+        key, programs = step.key(span), step.memory.programs
+        if key not in programs:
+            program = plan_events(step.candidates, step.record, step.slice(span).nodes, span)
+            programs[key] = program, write_code(program)
+        program, code = programs[key]
+        if code.scratch > SCRATCH_BYTES:
+            raise Unfusable(f"changed values need {code.scratch / 1e6:,.0f} MB for each thread")
+        return EventKernel(program, code, step.event_tables)
+
+    @staticmethod
+    def _split(step: Step, span: Span) -> tuple[Span, Span]:
+        """The candidates of the first particle, and the others."""
+        _, vertices, probes, _ = step.candidates.offsets.shape
+        middle = min(span.end, span.start + vertices * probes)
+        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
+
+    def _tile_size(self, step: Step, kernel: EventKernel) -> int:
+        """Whole particles, as many as memory allows."""
+        _, vertices, probes, _ = step.candidates.offsets.shape
+        most = min(EVENT_BYTES, self.memory_budget) // kernel.bytes_per_candidate
+        return max(1, most // (vertices * probes)) * vertices * probes
+
+    @staticmethod
+    def _run(step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> tuple[Tensor, float]:
+        """Losses, and the operations on vectors of one candidate."""
+        env, pairs, work = kernel.run(step.candidates, tile)
+        num, each = tile.end - tile.start, float(work.double().mean())
+        if pairs is None:
+            return step.base.expand(num), each
+        return walk.finish(env, kernel.program.after, pairs, num), each
+
+    def _losses(self, step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> Tensor:
+        return self._run(step, kernel, walk, tile)[0]
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`; operations are those that the events took."""
+        kernel = self._kernel(step, span)
+        first, _ = self._split(step, span)
+        work = self._run(step, kernel, Walk(step.slice(span)), first)[1]
+        operations = work * kernel.program.lanes
+        cost = Cost(2 * operations, 8 * operations)
+        return TierReport(EVENTS, reason, self._tile_size(step, kernel), cost)
 
 
 @dataclass(frozen=True)

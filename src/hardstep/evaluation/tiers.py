@@ -29,6 +29,7 @@ from hardstep.evaluation.blocks import (
     INCREMENTAL,
     ONE_BY_ONE,
     Carried,
+    Events,
     Fused,
     Memory,
     Plain,
@@ -120,11 +121,12 @@ class Incremental:
         """All of them, the fastest first; the last one refuses nothing."""
         tiers: list[Tier] = [
             Fused(self.memory_budget),
+            Events(self.memory_budget),
             Carried(self.memory_budget),
             Plain(BATCHED, self.fallback),
             Plain(ONE_BY_ONE, OneByOne()),
         ]
-        return tiers if self.fused else tiers[1:]
+        return tiers if self.fused else tiers[2:]
 
     def _evaluate(self, step: Step, span: Span) -> tuple[Tensor, Tier, str]:
         """Losses of a block, the tier that found them and why it was not the one before it."""

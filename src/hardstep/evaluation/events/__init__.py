@@ -19,8 +19,8 @@ few. A kernel takes one candidate and one example at a time through *stages*:
 Nothing here is for users; `blocks` is what calls it.
 """
 
-from hardstep.evaluation.events.kernel import Code, EventKernel, Tables, write_code
+from hardstep.evaluation.events.kernel import Code, EventKernel, Tables, count_work, write_code
 from hardstep.evaluation.events.plan import plan_events
 from hardstep.evaluation.events.program import Program
 
-__all__ = ["Code", "EventKernel", "Program", "Tables", "plan_events", "write_code"]
+__all__ = ["Code", "EventKernel", "Program", "Tables", "count_work", "plan_events", "write_code"]
