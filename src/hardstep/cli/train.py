@@ -1,9 +1,7 @@
 """`hardstep train`: one run, from data to picture."""
 
 import json
-import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance, write_atomically
+from hardstep.cli.commands import find_program
 from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
 from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
@@ -130,15 +129,6 @@ def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
     parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
     return f"{find_program()} {shlex.join([*parts, '--resume'])}"
-
-
-def find_program() -> str:
-    """How to call this program again from here: its name, or its path if it is not on PATH."""
-    called = Path(sys.argv[0])
-    found = shutil.which("hardstep")
-    if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
-        return "hardstep"
-    return os.path.relpath(called)
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
