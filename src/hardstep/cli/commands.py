@@ -1,9 +1,12 @@
 """Commands that messages tell a user to type."""
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
+
+from hardstep.tasks.files import is_address
 
 
 def find_program() -> str:
@@ -13,3 +16,9 @@ def find_program() -> str:
     if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
         return "hardstep"
     return os.path.relpath(called)
+
+
+def format_evaluate(checkpoint: Path, task: str) -> str:
+    """How to score a checkpoint of that task; a task from a file has to be named."""
+    named = ["--task", task] if is_address(task) else []
+    return f"{find_program()} {shlex.join(['evaluate', str(checkpoint), *named])}"

@@ -9,7 +9,7 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance, write_atomically
-from hardstep.cli.commands import find_program
+from hardstep.cli.commands import find_program, format_evaluate
 from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
 from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
@@ -210,7 +210,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
-        "score again": f"{find_program()} evaluate {folder / CHECKPOINT}",
+        "score again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
     width = 1 + max(map(len, rows))
