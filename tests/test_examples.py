@@ -43,7 +43,7 @@ def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0
     result = json.loads(capsys.readouterr().out)
-    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", json=True)) == 0
+    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", task=task, json=True)) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_accuracy"] == result["test_accuracy"]
     return result
