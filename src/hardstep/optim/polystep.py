@@ -30,7 +30,7 @@ from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, measure_coverage
 from hardstep.optim.report import StepReport, check_batch, finite_losses
 from hardstep.optim.rules import Context, Reuse, Rule, RuleState, Tensors
-from hardstep.optim.selection import Searched
+from hardstep.optim.selection import Only, Searched
 from hardstep.optim.settings import NonFinite, Settings, describe
 from hardstep.optim.step import Proposal, Reach, advance, draw_jitter, evaluate, propose
 from hardstep.schedules import Radius, Schedule, length_at, temperature_at
@@ -44,6 +44,8 @@ class PolyStep:
     Args:
         model: A module, whose trainable parameters are searched, or named tensors.
         settings: A preset, or nothing for the defaults.
+        only: Which tensors are searched: a name, a pattern such as `"router.*"`, a tensor, or a
+            list of these; the rest is yours to train. Everything if left out.
         evaluator: How losses of a model are computed.
         seed: Fixes every random draw.
 
@@ -67,6 +69,7 @@ class PolyStep:
         jitter: Jitter | None = None,
         rules: Sequence[Rule] | None = None,
         nonfinite: NonFinite | None = None,
+        only: Only | None = None,
         evaluator: Evaluator | None = None,
         seed: int = 0,
         **unknown: Never,
@@ -82,7 +85,7 @@ class PolyStep:
         self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
         if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
-        self._searched = Searched(model)
+        self._searched = Searched(model, only)
         self.report: StepReport | None = None
         self._bind(self._searched.layout)
 
@@ -327,10 +330,11 @@ class PolyStep:
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit, next to the model's own weights."""
         saved = states.to_dict(self._state, describe(self.settings), self.seed)
-        return saved | {"subspace": self.subspace.state_dict()}
+        return saved | {"subspace": self.subspace.state_dict()} | self._searched.state_dict()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resume from a saved state; settings, seed and shapes must be the same."""
+        self._searched.check_state(saved)
         rules, text = self.settings.rules, describe(self.settings)
         state = states.from_dict(saved, text, self.seed, rules, self._like)
         self.subspace.load_state_dict(saved["subspace"])
