@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ from hardstep.evaluation.fused import (
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.incremental.walk import Walk
-from hardstep.evaluation.memory import LiveBytes
+from hardstep.evaluation.memory import Findings, LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.trace.record import Record, Refused, record
@@ -228,7 +227,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
-        self._memories: WeakKeyDictionary[BoundSubspace, _Memory] = WeakKeyDictionary()
+        self._memories: Findings[BoundSubspace, _Memory] = Findings()
 
     def __repr__(self) -> str:
         return f"Incremental(memory_budget={self.memory_budget}, fused={self.fused})"
