@@ -68,7 +68,8 @@ class _Commands(SimpleNamespace):
 
     def __getattr__(self, function):
         def run(options):
-            where = str(getattr(options, "task", getattr(options, "checkpoint", ""))).split(":")[0]
+            about = getattr(options, "checkpoint", None) or getattr(options, "task", "")
+            where = str(about).split(":")[0]
             if not where or not Path(where).exists() or "diagnose" in function:
                 return 0
             if "compare" in function or "tune" in function:

@@ -13,7 +13,7 @@ from hardstep.cli.main import COMMANDS
 from tests import docs
 
 PAGES = sorted(docs.DOCS.rglob("*.md"))
-LINKING = [docs.ROOT / "README.md", *docs.ROOT.glob("C*.md"), *PAGES]
+LINKING = [docs.ROOT / "README.md", *docs.ROOT.glob("[CS]*.md"), *PAGES]
 LINKING += sorted((docs.ROOT / "src").rglob("README.md"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OUTSIDE_THE_LAB = [path for path in PAGES if "lab" not in path.relative_to(docs.DOCS).parts]

@@ -39,11 +39,17 @@ def test_maxcut_losses_are_those_of_a_recount():
         assert loss == -float(problem.cut(torch.where(moved >= 0, 1.0, -1.0)))
 
 
+def test_a_router_that_is_searched_is_better_than_the_one_that_was_drawn():
+    assert len((EXAMPLES / "hard_router.py").read_text().splitlines()) < 65
+    router = load("hard_router")
+    assert router.main(epochs=2) > router.main(epochs=2, search=False) + 0.15
+
+
 def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0
     result = json.loads(capsys.readouterr().out)
-    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", json=True)) == 0
+    assert run_evaluate(EvaluateOptions(out / "checkpoint.pt", task=task, json=True)) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["test_accuracy"] == result["test_accuracy"]
     return result

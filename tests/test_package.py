@@ -19,6 +19,7 @@ SOURCE = ROOT / "src" / "hardstep"
 LAYERS = [
     {"errors"},
     {"_checks", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
+    {"_cache"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},

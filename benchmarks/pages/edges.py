@@ -11,6 +11,7 @@ from hardstep.bench.methods import METHODS
 from hardstep.bench.summary import Row, Summary, Table
 from hardstep.bench.tuning import STAGES, Setting, settings_of
 from hardstep.bench.tuning import grid as configurations
+from hardstep.tasks.files import is_address
 
 SUITES = {"digits": "digits", "mnist": "the paper's size"}
 
@@ -42,6 +43,8 @@ def table(summary: Summary) -> str:
 
 def _tuned(table: Table, row: Row) -> list[Setting]:
     """What a sweep set; nothing where the method ran as it comes."""
+    if is_address(table.task):  # a record is data: the file that it names does not run
+        return []
     settings = settings_of(tasks.find(table.task, table.data), row.method, table.budget.axis)
     options = row.runs[0].get("options") or {}
     return [s for s in settings if s.ratio > 1] if all(s.name in options for s in settings) else []

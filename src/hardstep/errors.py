@@ -35,3 +35,6 @@ class NonFiniteLossError(HardstepError, ArithmeticError):
         )
         self.count = count
         self.first = first
+
+    def __reduce__(self) -> tuple[type["NonFiniteLossError"], tuple[int, tuple[int, ...]]]:
+        return type(self), (self.count, self.first)  # so that a worker process can send it

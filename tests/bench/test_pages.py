@@ -1,11 +1,12 @@
 """The pages that show our records: what they say is what was recorded."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.maxsat import report as maxsat
 from benchmarks.maxsat.__main__ import load as maxsat_records
-from benchmarks.pages import marked, results, theory
+from benchmarks.pages import edges, marked, results, theory
 from benchmarks.runs import digits_tuning, mnist_tuning, spiking_memory
 from benchmarks.step import report as step
 from benchmarks.step.records import RECORDS, load
@@ -53,3 +54,15 @@ def test_a_part_that_nobody_makes_is_refused():
         text = f"<!-- {kind}: taly --><!-- end of {kind} -->"
         with pytest.raises(KeyError, match="taly"):
             marked.renew(text, {"tally": "| new |"})
+
+
+def test_a_record_does_not_run_the_file_that_it_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("open('it-ran', 'w')")
+    run = {"options": {"step_radius": 1.0}, "budget": {"axis": "steps", "amount": 1}}
+    row = SimpleNamespace(method="polystep", runs=[run])
+    found = SimpleNamespace(
+        task="own.py:own", data="own", budget=SimpleNamespace(axis="steps"), row=lambda method: row
+    )
+    assert "1 of 1" not in edges.table(SimpleNamespace(tables=[found]))
+    assert not (tmp_path / "it-ran").exists()

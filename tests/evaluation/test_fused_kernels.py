@@ -1,6 +1,7 @@
 """Compiled programs: the losses of plain forward passes, for any batch, threads and cache."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -242,6 +243,16 @@ def test_one_kernel_under_the_name_of_another_is_compiled_again(folder, optimize
     assert len(optimized) == 2 + len(others)
 
 
+def test_a_kernel_that_another_could_have_written_is_compiled_again(folder, optimized):
+    given = problem("squeezed")
+    first = losses_of(given)
+    for path in kept(folder):
+        path.chmod(0o666)
+    compiling.compile_kernel.cache_clear()
+    assert torch.equal(losses_of(given), first)
+    assert len(optimized) == 4
+
+
 def test_a_folder_that_cannot_be_used_costs_nothing(folder, monkeypatch):
     given = problem("squeezed")
     first = losses_of(given)
@@ -262,7 +273,7 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(compiling.Path, "home", lost)
+    monkeypatch.setattr(Path, "home", lost)
     evaluator = Incremental()
     losses_of(problem("squeezed"), evaluator=evaluator)
     assert not_fused(evaluator) == set()

@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_losses_that_are_not_finite_are_never_the_best():
     assert es.best.loss == 4.0
     assert np.array_equal(es.best.x, points[5])
     assert es.optimizer.report.nonfinite == 8
-    es.tell(np.full(9, np.nan))
+    es.tell(np.full(len(es.ask()), np.nan))
     assert np.isfinite(es.ask()).all()
 
 
@@ -124,6 +125,114 @@ def test_before_anything_is_told_there_is_no_best_loss():
     assert es.best.loss == math.inf
     assert np.array_equal(es.best.x, es.mean)
     assert es.mean.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+# -- late, repeated and foreign losses ------------------------------------------------------------
+
+
+def other_points(es):
+    return np.full((1, es.dim), 0.25)
+
+
+LATE = {
+    "losses are of generation 1, which is complete; the search is at generation 2, and ask": (
+        lambda es, first: es.tell(np.full(9, -999.0))  # nothing was asked since
+    ),
+    "are of generation 1, which is complete; .* at generation 2": (
+        lambda es, first: es.tell([-999.0], [3])
+    ),
+    "these losses are of generation 1": lambda es, first: es.tell(-999.0, first[3]),
+    "losses are of generation 1": lambda es, first: (es.ask(), es.tell([-999.0], first[3:4])),
+    r"are of generation 1, .* at generation 3": lambda es, first: (
+        es.tell(bowl(es.ask())),
+        es.tell([-999.0, -998.0], first[:2]),
+    ),
+    r"\[0.25, 0.25, 0.25, 0.25, 0.25\] is no point of generation 2; tell points as ask\(\) gave": (
+        lambda es, first: es.tell([-999.0], other_points(es))
+    ),
+    "some points were told already; see `pending`": lambda es, first: (
+        es.tell(1.0, es.ask()[2]),
+        es.tell(-999.0, es.ask()[2]),
+    ),
+    "were told already; see": lambda es, first: es.tell([5.0, -999.0], es.ask()[[2, 2]]),
+}
+
+
+@pytest.mark.parametrize("sentence", LATE)
+def test_losses_of_points_that_are_not_open_are_refused_and_change_nothing(sentence):
+    es = AskTell(5)
+    first = es.ask()
+    es.tell(bowl(first))
+    with pytest.raises(ObjectiveError, match=sentence):
+        LATE[sentence](es, first)
+    assert es.best.loss > 0
+
+
+@pytest.mark.parametrize("sentence", LATE)
+def test_losses_of_points_that_are_not_open_are_dropped_if_asked(sentence):
+    es = AskTell(5, late="ignore")
+    first = es.ask()
+    es.tell(bowl(first))
+    LATE[sentence](es, first)
+    assert es.best.loss > 0
+    assert es.evaluations == 9 * es.generation - len(es.pending)
+
+
+def test_losses_of_open_points_are_taken_from_among_late_ones():
+    es, plain = AskTell(5, late="ignore"), AskTell(5)
+    for _ in range(4):
+        first = es.ask()
+        es.tell(bowl(first))
+        mixed = np.concatenate([first[:4], es.ask(), first[4:]])
+        es.tell(bowl(mixed), mixed)
+    for _ in range(8):
+        plain.tell(bowl(plain.ask()))
+    assert np.array_equal(es.mean, plain.mean)
+    assert (es.evaluations, es.best.loss) == (plain.evaluations, plain.best.loss)
+
+
+def test_points_are_recognized_after_any_journey_and_in_any_order():
+    whole, pieces = Search(x0=np.zeros(5)), Search(x0=np.zeros(5))
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        whole.tell(bowl(whole.ask()))
+        for point in json.loads(json.dumps(rng.permutation(pieces.ask()).tolist())):
+            pieces.tell(float(bowl(np.array(point))), point)
+        assert np.array_equal(whole.ask(), pieces.ask())
+
+
+def test_equal_points_are_told_one_after_the_other():
+    settings = Settings(subspace=Full(), polytope=Orthoplex(1))
+    es = AskTell(x0=[1.0, 1.0], bounds=(0.0, 1.0), settings=settings)
+    points = es.ask()  # the start is in a corner, where two of the four probes end
+    assert len(np.unique(points, axis=0)) == 3
+    for point in points[:-1]:
+        es.tell(1.0, point)
+    assert len(es.pending) == 1
+    es.tell([1.0], points[-1:])
+    assert es.generation == 2
+
+
+def test_nothing_can_be_told_before_it_was_asked():
+    for late in ("raise", "ignore"):
+        with pytest.raises(ObjectiveError, match=r"nothing has been asked yet; call ask\(\) first"):
+            AskTell(5, late=late).tell(np.zeros(9))
+
+
+def test_what_was_asked_before_a_save_is_told_after_it():
+    es = run(3)
+    points = es.ask()
+    es.tell(1.0, points[4])
+    for tell in (
+        lambda again: again.tell(bowl(points[:2]), points[:2]),
+        lambda again: again.tell(bowl(points[:2]), [0, 1]),
+    ):
+        again = run(0)
+        again.load_state_dict(through_disk(es.state_dict()))
+        tell(again)
+        assert again.pending.tolist() == [2, 3, 5, 6, 7, 8]
+        with pytest.raises(ObjectiveError, match="told already"):
+            again.tell(1.0, points[4])
 
 
 # -- bounds -------------------------------------------------------------------------------------
@@ -199,12 +308,21 @@ TELLS = {
     r"losses must be numbers, got \[None, None.*; tell NaN for": ([None] * 9,),
     r"losses must be numbers, got \['1', '1'": (["1"] * 9,),
     r"losses must be numbers, got \[\[1\], \[1, 2\]\]": ([[1], [1, 2]],),
+    r"points must have shape \(n, 5\), got \(1, 4\)": ([1.0], np.zeros((1, 4))),
+    r"points as ask\(\) returned them, \(9, 5\), or their numbers, got float64\(1,\)": (
+        [1.0],
+        [0.5],
+    ),
+    r"or their numbers, got float64\(2, 3, 5\)": ([1.0, 2.0], np.zeros((2, 3, 5))),
+    "points must be numbers, got 'all'": ([1.0], "all"),
+    "points must be numbers, got .True": ([1.0], [True]),
 }
 
 
 @pytest.mark.parametrize("sentence", TELLS)
 def test_losses_that_do_not_fit_are_refused_and_change_nothing(sentence):
     es = AskTell(5)
+    es.ask()
     es.tell([1.0, 2.0], [3, 7])
     with pytest.raises(ObjectiveError, match=sentence):
         es.tell(*TELLS[sentence])
@@ -234,13 +352,15 @@ SEARCHES = {
     "max_evals must be at least 1, got 0": {"dim": 2, "max_evals": 0},
     "max_evals must be at least 1, got '9'": {"dim": 2, "max_evals": "9"},
     "seed must be a whole number, got None": {"dim": 2, "seed": None},
+    "late must be 'raise' or 'ignore', got 'drop'": {"dim": 2, "late": "drop"},
+    "settings must be Settings or a preset, got 3": {"dim": 2, "settings": 3},
     "PlanReuse has no meaning between ask and tell": {"dim": 2, "settings": REUSING},
 }
 
 
 @pytest.mark.parametrize("sentence", SEARCHES)
 def test_searches_that_make_no_sense_are_refused(sentence):
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=f"^(AskTell: )?{sentence}"):
         AskTell(**SEARCHES[sentence])
 
 
@@ -303,6 +423,7 @@ def test_a_generation_without_open_questions_is_skipped():
 
 def test_under_a_raising_policy_the_search_stays_where_it_is():
     es = AskTell(4, settings=Settings(polytope=Simplex(2), nonfinite="raise"))
+    es.ask()
     with pytest.raises(NonFiniteLossError):
         es.tell([1.0, 2.0, math.nan, 4.0, 5.0, 6.0])
     assert es.optimizer.steps == 0
@@ -346,41 +467,52 @@ def test_a_search_over_other_variables_and_what_is_no_state_refuse_and_stay():
         with pytest.raises(CheckpointError):
             other.load_state_dict(saved)
         assert np.array_equal(other.ask(), before)
-    with pytest.raises(CheckpointError, match=r"the state has no 'best'; give what state_dict\(\)"):
+    with pytest.raises(
+        CheckpointError, match=r"the state has no 'asked'; give what state_dict\(\)"
+    ):
         AskTell(3).load_state_dict({})
 
 
 # -- a radius that follows success ----------------------------------------------------------------
 
 
-def test_the_start_is_checked_first_then_probes_and_the_point_they_lead_to():
+def test_the_start_comes_with_the_first_probes_then_the_point_they_lead_to():
     es = Search(x0=np.zeros(4))
-    assert np.array_equal(es.ask(), np.zeros((1, 4)))
-    sizes = []
+    assert np.array_equal(es.ask()[0], np.zeros(4))
+    sizes, checking = [], []
     for _ in range(7):
         sizes.append(len(es))
+        checking.append(es.is_checking)
         es.tell(bowl(es.ask()))
-    assert sizes == [1, 6, 1, 6, 1, 6, 1]
-    assert es.evaluations == 22
-    assert es.optimizer.steps == 3
+    assert sizes == [7, 1, 6, 1, 6, 1, 6]
+    assert checking == [False, True, False, True, False, True, False]
+    assert es.evaluations == 28
+    assert (es.optimizer.steps, es.generation) == (4, 8)
+
+
+def test_a_budget_below_the_first_generation_is_spent_on_the_start():
+    sizes = [len(Search(x0=np.zeros(4), max_evals=n)) for n in (1, 6, 7)]
+    assert sizes == [1, 1, 7]
 
 
 def test_the_radius_grows_with_success_and_shrinks_without():
     es = Search(x0=np.zeros(4), radius=SuccessRadius(grow=1.5, shrink=0.5))
-    es.tell([10.0])
-    es.tell(bowl(es.ask()))
-    landed = es.ask()[0]
-    es.tell([9.0])
+
+    def tell(*losses):
+        points = es.ask()
+        es.tell(losses)
+        return points
+
+    tell(10.0, *bowl(es.ask()[1:]))
+    (landed,) = tell(9.0)
     assert es.radius == 1.5
     assert np.array_equal(es.mean, landed)
-    losses = np.array([11.0, 12.0, 8.5, 10.0, 13.0, 12.0])
-    probes = es.ask()
-    es.tell(losses)
-    es.tell([9.5])  # worse than 9, but a probe was better
+    probes = tell(11.0, 12.0, 8.5, 10.0, 13.0, 12.0)
+    tell(9.5)  # worse than 9, but a probe was better
     assert es.radius == 0.75
     assert np.array_equal(es.mean, probes[2])
-    es.tell([20.0, 21.0, 22.0, 23.0, 24.0, 25.0])
-    es.tell([math.nan])
+    tell(20.0, 21.0, 22.0, 23.0, 24.0, 25.0)
+    tell(math.nan)
     assert es.radius == 0.375
     assert np.array_equal(es.mean, probes[2])
 
@@ -395,7 +527,7 @@ def test_on_a_plateau_the_radius_doubles_until_an_edge_is_found():
         radii.append(es.radius)
         es.tell(far(es.ask()))
     assert es.best.loss == 1.0
-    assert radii[1:6] == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert radii[:5] == [1.0, 2.0, 4.0, 8.0, 16.0]
 
 
 def test_a_finished_basin_is_left_from_the_best_point_with_a_wide_radius():

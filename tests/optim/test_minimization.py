@@ -8,7 +8,7 @@ import pytest
 
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.geometry import Orthoplex
-from hardstep.optim import Settings, minimize
+from hardstep.optim import PlanReuse, Settings, minimize
 from hardstep.schedules import Geometric, Length
 from hardstep.solvers import Greedy
 from hardstep.subspaces import Full
@@ -143,10 +143,10 @@ def test_one_point_at_a_time_and_all_at_once_give_the_same_result():
     one = minimize(recording, start, max_evals=900, seed=4)
     assert shapes == {(5,)}
     all_ = minimize(recording, start, max_evals=900, seed=4, vectorized=True)
-    assert shapes == {(5,), (1, 5), (9, 5)}
+    assert shapes == {(5,), (10, 5), (1, 5), (9, 5)}
     assert np.array_equal(one.x, all_.x)
     assert (one.fun, one.nfev, one.nit) == (all_.fun, all_.nfev, all_.nit)
-    assert (one.nfev, one.nit) == (900, 90)  # 1 + 89 rounds of 9 and 1, and 9
+    assert (one.nfev, one.nit) == (900, 90)  # the start, 89 rounds of 9 and 1, and 9
     assert one.message == "budget of 900 evaluations used"
     assert one.success
 
@@ -285,9 +285,75 @@ def test_points_at_which_the_function_raises_rank_last_if_asked():
     assert re.fullmatch(said, result.message)
 
 
+# -- callbacks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [None, Settings(subspace=Full(), polytope=Orthoplex(2))])
+def test_a_callback_gets_the_result_so_far_after_each_step(settings):
+    options = {"max_evals": 301, "maximize": True, "settings": settings}
+    seen = []
+    result = minimize(lambda x: -sphere(x), np.ones(4), callback=seen.append, **options)
+    assert [one.nit for one in seen] == list(range(1, len(seen) + 1))
+    assert len(seen) in (result.nit, result.nit - 1)  # the last step may lack its check
+    assert all(one.fun == -sphere(one.x) for one in seen)
+    assert [one.fun for one in seen] == sorted(one.fun for one in seen)
+    assert {(one.success, one.message) for one in seen} == {(False, "running")}
+    for one in seen:
+        one.x[:] = 7.0  # a copy, of no consequence
+    alone = minimize(lambda x: -sphere(x), np.ones(4), **options)
+    assert np.array_equal(result.x, alone.x)
+    assert (result.fun, result.nfev, result.nit) == (alone.fun, alone.nfev, alone.nit)
+
+
+def stop_iteration(result):
+    if result.nit == 3:
+        raise StopIteration
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [stop_iteration, lambda result: result.nit == 3, lambda result: np.bool_(result.nit == 3)],
+)
+def test_a_callback_stops_the_search_by_true_or_stop_iteration(callback):
+    result = minimize(sphere, np.ones(4), callback=callback)
+    assert (result.nit, result.success, result.message) == (3, False, "stopped by callback")
+    assert result.fun == sphere(result.x) < 4
+
+
+def test_other_answers_of_a_callback_go_on_and_its_exceptions_pass_through():
+    result = minimize(sphere, np.ones(4), callback=lambda result: result.x, max_evals=60)
+    assert result.message == "budget of 60 evaluations used"
+
+    def fails(result):
+        raise RuntimeError("disk is full")
+
+    with pytest.raises(RuntimeError, match="disk is full") as caught:
+        minimize(sphere, np.ones(4), callback=fails)
+    assert caught.value.__notes__[0].startswith("minimize: after 8 evaluations the best value was")
+
+    def interrupts(result):
+        raise KeyboardInterrupt
+
+    assert minimize(sphere, np.ones(4), callback=interrupts).message == "interrupted"
+
+
+def test_a_function_that_raises_stop_iteration_is_not_a_callback():
+    f, _ = failing_at(5, StopIteration())
+    with pytest.raises(StopIteration):
+        minimize(f, np.zeros(3))
+
+
 WORST = {"on_error": "worst"}
 ARGUMENTS = {
-    "minimize: f must be a function of a vector, got 3": (3, {}),
+    "f must be a function of a vector, got 3": (3, {}),
+    "callback must be a function of a result, got 3": (sphere, {"callback": 3}),
+    "target must be a number, got '1'": (sphere, {"target": "1"}),
+    "target must be a number, got nan": (sphere, {"target": math.nan, "maximize": True}),
+    "max_evals must be at least 1, got 0": (sphere, {"max_evals": 0}),
+    "bounds must be numbers, got 'wide'": (sphere, {"bounds": "wide"}),
+    "scale must be > 0 and finite, got": (sphere, {"scale": 0}),
+    "settings must be Settings or a preset, got 'fast'": (sphere, {"settings": "fast"}),
+    "PlanReuse has no meaning": (sphere, {"settings": Settings(rules=(PlanReuse(3),))}),
     "on_error must be 'raise' or 'worst', got 'ignore'": (sphere, {"on_error": "ignore"}),
     "on_error='worst' needs a function of one point": (sphere, WORST | {"vectorized": True}),
     "x0 must be finite and within the bounds": (sphere, {"bounds": [(1.0, 2.0)] * 4}),
@@ -297,7 +363,7 @@ ARGUMENTS = {
 @pytest.mark.parametrize("sentence", ARGUMENTS)
 def test_arguments_that_make_no_sense_are_refused(sentence):
     f, options = ARGUMENTS[sentence]
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=f"^minimize: {sentence}"):
         minimize(f, np.zeros(4), **options)
 
 
@@ -317,15 +383,15 @@ VALUES = {
     r"f must return one number, got None": (lambda x: None, False),
     r"f must return one number, got the text '1.0'": (lambda x: "1.0", False),
     r"f must return one number, got \[1.0, 2.0\]": (lambda x: [1.0, 2.0], False),
-    r"return \(1,\) values for points \(1, 4\), got \(\)": (lambda x: x.sum(), True),
-    r"return \(1,\) values, got \['a'\]": (lambda x: ["a"], True),
+    r".*return \(7,\) values for points \(7, 4\), got \(\)": (lambda x: x.sum(), True),
+    r".*return \(7,\) values, got \['a'\]": (lambda x: ["a"], True),
 }
 
 
 @pytest.mark.parametrize("sentence", VALUES)
 def test_a_function_that_returns_other_than_one_number_per_point_is_refused(sentence):
     f, vectorized = VALUES[sentence]
-    with pytest.raises(ObjectiveError, match=sentence):
+    with pytest.raises(ObjectiveError, match=f"^minimize: {sentence}"):
         minimize(f, np.zeros(4), vectorized=vectorized)
 
 

@@ -179,7 +179,7 @@ def test_evaluate_says_it_before_the_test_part_is_opened(write, tmp_path):
     right, wrong, sentence = WRONG["metric"]
     write(OWN.replace(right, wrong))
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
-        evaluate.run_evaluate(evaluate.EvaluateOptions(tmp_path / "run" / "checkpoint.pt"))
+        evaluate.run_evaluate(evaluate.EvaluateOptions(tmp_path / "run", task="own.py"))
 
 
 def generators():

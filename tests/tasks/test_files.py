@@ -153,8 +153,8 @@ def run(address="own.py:steps", **options):
     return train.run_train(train.TrainOptions(address, **options))
 
 
-def score(path, **options):
-    return evaluate.run_evaluate(evaluate.EvaluateOptions(path, **options))
+def score(path, task="own.py", **options):
+    return evaluate.run_evaluate(evaluate.EvaluateOptions(path, task=task, **options))
 
 
 class StopsAfterThreeSteps(Callback):
@@ -261,6 +261,8 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
     os.rename("own.py", "moved.py")
     with pytest.raises(ConfigError, match=r"no file own\.py in .*if it was moved, put it back"):
         score(out / "checkpoint.pt")
+    with pytest.raises(CheckpointError, match=r"no file /.*own\.py; say where it is now with --ta"):
+        score(out / "checkpoint.pt", task=None)
     with pytest.raises(CheckpointError, match=r"run with task 'own\.py:small', not 'moved\.py"):
         run("moved.py", out=out, resume=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hardstep import nn as hard
-from hardstep import tasks
+from hardstep.cli.consent import choose_task
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
@@ -31,7 +31,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
         raise CheckpointError(
             f"{path} was not written by `hardstep train`: it does not say its {missing[0]}"
         )
-    task = tasks.find(meta["task"], meta["data"])
+    task = choose_task(options, path, meta["task"], meta["data"])
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
     restore(model, saved["best_weights"] or saved["model"], path, task)
@@ -41,7 +41,8 @@ def run_evaluate(options: EvaluateOptions) -> int:
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
     if options.json:
         scores = {task.key("valid"): valid_score, task.key("test"): test_score}
-        print(json.dumps({**meta, "step": step, **scores, "test_examples": len(test)}))
+        named = {**meta, "task": task.name, "data": task.data_name}
+        print(json.dumps({**named, "step": step, **scores, "test_examples": len(test)}))
     else:
         names = (f"test {task.metric.name}", "validation")
         width = max(map(len, names))

@@ -67,6 +67,13 @@ class EvaluateOptions:
     checkpoint: Annotated[
         Path, Argument(help="A checkpoint.pt that `hardstep train` wrote, or its folder.")
     ]
+    task: Annotated[
+        str | None,
+        Option(
+            metavar="FILE.py:NAME",
+            help="The task it was trained on, if that is one of your own; the file is run.",
+        ),
+    ] = None
     json: _Json = False
 
 

@@ -1,9 +1,7 @@
 """`hardstep train`: one run, from data to picture."""
 
 import json
-import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance, write_atomically
+from hardstep.cli.commands import find_program, format_evaluate
 from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
 from hardstep.cli.options import TrainOptions
 from hardstep.data import Batches, DataSet
@@ -132,15 +131,6 @@ def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     return f"{find_program()} {shlex.join([*parts, '--resume'])}"
 
 
-def find_program() -> str:
-    """How to call this program again from here: its name, or its path if it is not on PATH."""
-    called = Path(sys.argv[0])
-    found = shutil.which("hardstep")
-    if called.name != "hardstep" or (found and Path(found).resolve() == called.resolve()):
-        return "hardstep"
-    return os.path.relpath(called)
-
-
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
     note = (
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
@@ -220,7 +210,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
         **paths,
-        "score again": f"{find_program()} evaluate {folder / CHECKPOINT}",
+        "score again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
     width = 1 + max(map(len, rows))

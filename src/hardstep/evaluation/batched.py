@@ -13,7 +13,6 @@ one candidate at a time, and `note` says why.
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from hardstep._torch import tree_leaves
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
-from hardstep.evaluation.memory import DispatchMode, LiveBytes, is_memory_error
+from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
@@ -51,8 +50,8 @@ class Batched:
         self.tile = tile
         self.memory_budget = memory_budget
         self.note = "not used yet"
-        self._refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
-        self._sizes: WeakKeyDictionary[nn.Module, dict[str, _Size]] = WeakKeyDictionary()
+        self._refused: Findings[nn.Module, str] = Findings()
+        self._sizes: Findings[nn.Module, dict[str, _Size]] = Findings()
 
     def __repr__(self) -> str:
         return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"

@@ -1,13 +1,33 @@
-"""Watching what torch does: operation by operation, and the memory that it takes."""
+"""Watching what torch does: operation by operation, and the memory that it takes.
+
+Also: what evaluators remember of the models they have seen.
+"""
 
 import weakref
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from hardstep._torch import TorchDispatchMode, storage_key, tree_leaves, unseen
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Findings(weakref.WeakKeyDictionary[Key, Value]):
+    """What was found out about objects, for as long as they live.
+
+    A copy, in memory or by pickle, is empty: copied objects are others, kernels do not travel, and
+    everything can be found out again.
+    """
+
+    def __reduce__(self) -> tuple[type["Findings[Key, Value]"], tuple[()]]:
+        return type(self), ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Findings[Key, Value]":
+        return type(self)()
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -16,7 +16,6 @@ differ, the tier is not used for that block again.
 
 from collections.abc import Callable
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -39,6 +38,7 @@ from hardstep.evaluation.blocks import (
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Explanation, TierReport, measure_step
 from hardstep.evaluation.incremental.verify import find_contradiction, report
+from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.trace.record import Refused, record
@@ -67,7 +67,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
-        self._memories: WeakKeyDictionary[BoundSubspace, Memory] = WeakKeyDictionary()
+        self._memories: Findings[BoundSubspace, Memory] = Findings()
 
     def __repr__(self) -> str:
         return f"Incremental(memory_budget={self.memory_budget}, fused={self.fused})"

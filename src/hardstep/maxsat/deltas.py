@@ -12,22 +12,15 @@ Which clauses those are depends on the formula and the particles only and is lis
 (`shared_clauses`); in a large random formula there are next to none.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hardstep.maxsat.compiled import jit
+
 _DIGITS = 32  # of a count of clauses
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def jit(parallel: bool = False) -> Callable[[Function], Function]:
-    """Numba's compiler, kept on disk; several threads in Python may run the result at once."""
-    return cast(
-        Callable[[Function], Function], numba.njit(cache=True, nogil=True, parallel=parallel)
-    )
 
 
 @jit(parallel=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep.errors import ConfigError
-from hardstep.maxsat.deltas import jit
+from hardstep.maxsat.compiled import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import Standing, plain_costs
 from hardstep.seeds import derive

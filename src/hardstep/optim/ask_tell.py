@@ -1,29 +1,31 @@
 """PolyStep for functions of a vector: ask for points, tell what they cost.
 
 The vector is searched in the full space, in units of a radius that follows success. Each
-round has two generations: the probes around the current point, then the one point that the
-step leads to. If that is no worse, the search moves there and the radius grows; if it is, the
-search stays (or takes the best probe), forgets its momentum, and the radius shrinks. Where
-nothing within reach makes a difference, the radius doubles. Once it has vanished, the search
-starts again from the best point with a wide radius, free to go uphill once, until the budget
-is used.
+round has two generations: the probes around the current point (the first time along with that
+point itself), then the one point that the step leads to. If that is no worse, the search moves
+there and the radius grows; if it is, the search stays (or takes the best probe), forgets its
+momentum, and the radius shrinks. Where nothing within reach makes a difference, the radius
+doubles. Once it has vanished, the search starts again from the best point with a wide radius,
+free to go uphill once, until the budget is used.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardstep._checks import is_number
 from hardstep.errors import CheckpointError, ConfigError, ObjectiveError
 from hardstep.geometry import Simplex
+from hardstep.optim.generations import Best, Generations, Late, Numbers
 from hardstep.optim.polystep import PolyStep
 from hardstep.optim.rules import Momentum, PlanReuse
 from hardstep.optim.settings import Settings
+from hardstep.optim.step import Proposal
 from hardstep.optim.variables import Bounds, Vector, read_variables
 from hardstep.schedules import Length
 from hardstep.solvers import RowSoftmax, Standardized
@@ -32,13 +34,6 @@ from hardstep.subspaces import Full
 EVALS_PER_DIM = 1_000  # default budget
 SMALLEST, LARGEST = 1e-8, 1e6  # of the radius, in units of the scale
 HOPS = 4  # restarts begin with radii 2, 4, 8, 1, 2, … times the scale
-
-
-class Best(NamedTuple):
-    """A point and its loss."""
-
-    x: Vector
-    loss: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +83,12 @@ class AskTell:
         settings: Plain PolyStep with these instead of the defaults, in units of the scale:
             every generation is one step, and the radius stays unless `radius` is given too.
         radius: How the radius follows success.
+        late: What to do with losses of points that are not open: of an earlier generation, told
+            before, or never asked about. `raise` refuses them, `ignore` drops them.
         seed: Fixes every random draw.
     """
+
+    NAME = "AskTell"  # in messages
 
     def __init__(
         self,
@@ -102,18 +101,26 @@ class AskTell:
         target: float | None = None,
         settings: Settings | None = None,
         radius: SuccessRadius | None = None,
+        late: Late = "raise",
         seed: int = 0,
     ) -> None:
-        self._variables = read_variables(dim, x0, scale, bounds)
+        self._variables = read_variables(self.NAME, dim, x0, scale, bounds)
         self.dim = len(self._variables.start)
-        self.max_evals = _budget(max_evals, self.dim)
-        if target is not None and (not is_number(target) or math.isnan(target)):
-            raise ConfigError(f"AskTell: target must be a number, got {target!r}")
+        self.max_evals = _budget(self.NAME, max_evals, self.dim)
+        check_target(self.NAME, target)
         self.target = target
-        self._follow = radius if settings or radius else SuccessRadius()
-        chosen = settings or search_settings(self.dim)
+        if late not in ("raise", "ignore"):
+            raise ConfigError(f"{self.NAME}: late must be 'raise' or 'ignore', got {late!r}")
+        self.late: Late = late
+        plain = settings is not None and radius is None
+        self._follow = None if plain else radius or SuccessRadius()
+        chosen = search_settings(self.dim) if settings is None else settings
+        if not isinstance(chosen, Settings):
+            raise ConfigError(f"{self.NAME}: settings must be Settings or a preset, got {chosen!r}")
         if any(isinstance(rule, PlanReuse) for rule in chosen.rules):
-            raise ConfigError("AskTell: PlanReuse has no meaning between ask and tell; drop it")
+            raise ConfigError(
+                f"{self.NAME}: PlanReuse has no meaning between ask and tell; drop it"
+            )
         self._units = torch.zeros(self.dim, dtype=torch.float64)  # (x − center) / radius
         self.optimizer = PolyStep({"x": self._units}, chosen, seed=seed)
         self.radius = 1.0  # in units of the scale
@@ -122,12 +129,22 @@ class AskTell:
         self.best = Best(self._variables.start.copy(), np.inf)
         self._center = Best(self._variables.start.copy(), np.nan)
         self._probe = self.best  # best probe of this round
-        self._checking = self._follow is not None
-        self._new_generation(self._variables.start if self._checking else None)
+        self._generations = Generations()
+        self._ask_first()
 
     def __len__(self) -> int:
         """Points of this generation."""
-        return len(self._points)
+        return len(self._generations.now.points)
+
+    @property
+    def generation(self) -> int:
+        """The number of this generation, from 1."""
+        return self._generations.now.number
+
+    @property
+    def is_checking(self) -> bool:
+        """Whether this generation is the one point that a step led to."""
+        return self._proposal is None
 
     @property
     def mean(self) -> Vector:
@@ -135,32 +152,30 @@ class AskTell:
         return self._to_x(self._units.numpy())
 
     @property
-    def pending(self) -> NDArray[np.intp]:
+    def pending(self) -> Numbers:
         """Points of this generation that have not been told."""
-        return np.flatnonzero(~self._told)
+        return np.flatnonzero(~self._generations.now.told)
 
     def ask(self) -> Vector:
         """The points of this generation, (N, dim); the same until all have been told."""
-        return self._points.copy()
+        return self._generations.ask()
 
-    def tell(self, losses: ArrayLike, indices: ArrayLike | None = None) -> None:
-        """Report losses of all points, or of those at `indices`, in any order.
+    def tell(self, losses: ArrayLike, points: ArrayLike | None = None) -> None:
+        """Report losses of all points, or of some in any order.
 
         The search moves on when the last one is in. NaN counts as worse than everything.
+
+        Args:
+            losses: One per point; or a number, for one point.
+            points: Which points: rows of what `ask` returned, which are recognized even when they
+                come late, or their numbers in the last `ask`. All of these if left out.
+
+        Raises:
+            ObjectiveError: They do not fit together, or some points are not open and `late` is
+                `raise`. Nothing has changed.
         """
-        values = _as_losses(losses)
-        where = np.arange(len(self)) if indices is None else np.asarray(indices, dtype=np.intp)
-        if values.shape != where.shape or values.ndim != 1:
-            raise ObjectiveError(
-                f"tell: expected {where.shape} losses, one per point, got {values.shape}"
-            )
-        if where.size and (where.min() < 0 or where.max() >= len(self)):
-            raise ObjectiveError(f"tell: indices must lie in 0..{len(self) - 1}, got {where}")
-        if len(np.unique(where)) != len(where) or self._told[where].any():
-            raise ObjectiveError("tell: some points were told already; see `pending`")
-        self._losses[where], self._told[where] = values, True
-        self.evaluations += len(where)
-        while self._told.all():  # a generation whose rows are all remembered has no points
+        self.evaluations += self._generations.tell(_as_losses(losses), points, self.late)
+        while self._generations.now.told.all():  # one whose rows are all remembered has no points
             self._finish_generation()
         self._note_best()
 
@@ -174,40 +189,40 @@ class AskTell:
 
     def _note_best(self) -> Best:
         """The best point of this generation so far; the best of all follows it."""
-        known = np.flatnonzero(np.isfinite(self._losses))
-        if not len(known):
+        found = self._generations.now.find_best()
+        if found is None:
             return Best(self._center.x, np.inf)
-        winner = known[np.argmin(self._losses[known])]
-        found = Best(self._points[winner].copy(), float(self._losses[winner]))
         self.best = min(self.best, found, key=lambda best: best.loss)
         return found
 
     def _finish_generation(self) -> None:
-        found = self._note_best()
-        if self._checking:
-            value = float(self._losses[0])
-            self._accept(Best(self._points[0], value if np.isfinite(value) else np.inf))
-            self._checking = False
-            self._new_generation()
-            return
-        losses = self._proposal.remembered.clone()
-        told = torch.from_numpy(self._losses).reshape(-1, *losses.shape[1:])
-        losses[self._proposal.rows] = told
-        self.optimizer.advance(self._proposal, losses)
+        found, losses = self._note_best(), self._generations.now.losses
+        if self._trial is not None:
+            value, losses = float(losses[0]), losses[1:]
+            self._accept(Best(self._trial, value if np.isfinite(value) else np.inf))
+        if self._proposal is None:
+            self._new_generation(probes=True)
+        else:
+            self._take_step(self._proposal, losses, found)
+
+    def _take_step(self, proposal: Proposal, told: Vector, found: Best) -> None:
+        """Move by the losses of the probes, or ask about the point that they lead to."""
+        losses = proposal.remembered.clone()
+        losses[proposal.rows] = torch.from_numpy(told).reshape(-1, *losses.shape[1:])
+        self.optimizer.advance(proposal, losses)
         landed = self.mean
         if self._follow is None:  # plain steps: stay within the bounds
             step = (landed - self._center.x) / (self.radius * self._variables.scale)
             self._units.copy_(torch.from_numpy(step))
-            self._new_generation()
+            self._new_generation(probes=True)
             return
         self._probe = found
         self._units.zero_()
         if np.array_equal(landed, self._center.x):  # nothing within reach makes a difference
             self.radius = min(2 * self.radius, LARGEST)
-            self._new_generation()
+            self._new_generation(probes=True)
         else:
-            self._checking = True
-            self._new_generation(landed)
+            self._new_generation(trial=landed)
 
     def _accept(self, trial: Best) -> None:
         """Move to a point that is no worse, or stay and look closer."""
@@ -230,19 +245,27 @@ class AskTell:
         self.radius = min(2.0 ** (self.restarts % HOPS), LARGEST)
         self._center = Best(self.best.x.copy(), np.inf)
 
-    def _new_generation(self, point: Vector | None = None) -> None:
-        """Ask about one point, or about the probes of the next step."""
-        if point is not None:
-            self._points = point[None].copy()
-        else:
-            self._proposal = self.optimizer.propose()
+    def _ask_first(self) -> None:
+        """Ask about the start along with the first probes, if the budget has room for both."""
+        start = None if self._follow is None else self._variables.start.copy()
+        points = self._make_points(start, probes=True)
+        if start is not None and len(points) > self.max_evals:
+            points = self._make_points(start, probes=False)
+        self._generations.begin(points)
+
+    def _new_generation(self, trial: Vector | None = None, *, probes: bool = False) -> None:
+        self._generations.begin(self._make_points(trial, probes=probes))
+
+    def _make_points(self, trial: Vector | None, *, probes: bool) -> Vector:
+        """A point to be compared with the center, the probes of the next step, or both."""
+        self._trial = trial
+        self._proposal = self.optimizer.propose() if probes else None
+        points = [np.empty((0, self.dim)) if trial is None else trial[None]]
+        if self._proposal is not None:
             candidates = self.optimizer.candidates(self._proposal)
-            units = [candidates.stacked(span)["x"] for span in candidates.spans()]
-            self._points = self._to_x(
-                torch.cat(units).numpy() if units else np.empty((0, self.dim))
-            )
-        self._losses = np.full(len(self._points), np.nan)
-        self._told = np.zeros(len(self._points), dtype=bool)
+            units = [candidates.stacked(span)["x"].numpy() for span in candidates.spans()]
+            points += [self._to_x(some) for some in units]
+        return np.concatenate(points)
 
     def _to_x(self, units: Vector) -> Vector:
         return self._variables.clip(self._center.x + self.radius * self._variables.scale * units)
@@ -259,10 +282,10 @@ class AskTell:
             **{name: [torch.from_numpy(p.x.copy()), p.loss] for name, p in points.items()},
             "radius": self.radius,
             "restarts": self.restarts,
-            "checking": torch.from_numpy(self._points.copy()) if self._checking else None,
+            "trial": None if self._trial is None else torch.from_numpy(self._trial.copy()),
+            "probes": self._proposal is not None,
             "evaluations": self.evaluations,
-            "losses": torch.from_numpy(self._losses.copy()),
-            "told": torch.from_numpy(self._told.copy()),
+            **self._generations.state_dict(),
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -289,16 +312,22 @@ class AskTell:
         )
         self.radius, self.evaluations = float(saved["radius"]), int(saved["evaluations"])
         self.restarts = int(saved["restarts"])
-        self._checking = saved["checking"] is not None
-        self._new_generation(saved["checking"][0].numpy() if self._checking else None)
-        self._losses, self._told = saved["losses"].numpy().copy(), saved["told"].numpy().copy()
+        trial = None if saved["trial"] is None else saved["trial"].numpy().copy()
+        points = self._make_points(trial, probes=bool(saved["probes"]))
+        self._generations.load_state_dict(saved, points)
 
 
-def _budget(max_evals: int | None, dim: int) -> int:
+def check_target(name: str, target: object) -> None:
+    """Refuse a target that no loss can be compared with."""
+    if target is not None and (not is_number(target) or math.isnan(target)):
+        raise ConfigError(f"{name}: target must be a number, got {target!r}")
+
+
+def _budget(name: str, max_evals: int | None, dim: int) -> int:
     if max_evals is None:
         return EVALS_PER_DIM * dim
     if not is_number(max_evals) or not 1 <= max_evals < math.inf:
-        raise ConfigError(f"AskTell: max_evals must be at least 1, got {max_evals!r}")
+        raise ConfigError(f"{name}: max_evals must be at least 1, got {max_evals!r}")
     return int(max_evals)
 
 

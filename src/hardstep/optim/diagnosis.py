@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from hardstep.errors import ConfigError
 from hardstep.evaluation import LossFunction, call_model
 from hardstep.optim.polystep import PolyStep
+from hardstep.optim.selection import Only, choose_names
 from hardstep.optim.settings import Settings
 from hardstep.schedules import Length, length_at, temperature_at
 
@@ -91,6 +92,7 @@ def diagnose(
     settings: Settings,
     seed: int = 0,
     watch: Callable[[Probed], None] | None = None,
+    only: Only | None = None,
 ) -> Diagnosis:
     """Probe a model as it is; nothing of it is changed.
 
@@ -101,6 +103,7 @@ def diagnose(
         settings: Of the run; temperature and radii are taken at its first step.
         seed: Of the sample and the trials.
         watch: Called with every radius of the sweep as it is done.
+        only: Which tensors are searched, as for `PolyStep`.
 
     Raises:
         ConfigError: There are too few batches, or no probe changes the loss.
@@ -110,7 +113,8 @@ def diagnose(
     temperature = temperature_at(settings.temperature, 0)
     present = length_at("probe_radius", settings.probe_radius, 0, temperature)
     plain = settings.changed(rules=(), temperature=temperature)
-    trial = _Trial(model, tuple(batches), loss_fn, plain, seed)
+    names = None if only is None else choose_names(model, only)  # trials search copies
+    trial = _Trial(model, tuple(batches), loss_fn, plain, seed, names)
     here = trial.probe(present)
     sweep = []
     for radius in SWEEP:
@@ -148,12 +152,11 @@ class _Trial:
     loss_fn: LossFunction
     settings: Settings
     seed: int
+    only: list[str] | None
 
     def probe(self, radius: float) -> Probed:
         """Look at one radius."""
-        optimizer = PolyStep(
-            self.model, self.settings.changed(probe_radius=Length(radius)), seed=self.seed
-        )
+        optimizer = self._search(self.model, probe_radius=Length(radius))
         proposal = optimizer.propose()
         num = len(proposal.rows)
         chosen = torch.linspace(0, num - 1, min(ROWS, num)).round().long()
@@ -167,14 +170,15 @@ class _Trial:
         if probed.dead_rows > DEAD or not probed.spread > 0:
             return probed
         model = copy.deepcopy(self.model)
-        optimizer = PolyStep(
-            model, self.settings.changed(**_trial_settings(probed)), seed=self.seed
-        )
+        optimizer = self._search(model, **_trial_settings(probed))
         for step in range(TRIAL_STEPS):
             batch = self.batches[step % (len(self.batches) - 1)]
             optimizer.step(*batch, self.loss_fn)
         loss = self.held_out(model)
         return probed._replace(trial_loss=loss if math.isfinite(loss) else math.nan)
+
+    def _search(self, model: nn.Module, **changes: Any) -> PolyStep:
+        return PolyStep(model, self.settings.changed(**changes), only=self.only, seed=self.seed)
 
     def held_out(self, model: nn.Module) -> float:
         """The loss on the examples no step sees."""

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.objectives import as_number
-from hardstep.optim.ask_tell import AskTell
+from hardstep.optim.ask_tell import AskTell, check_target
 from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector
 
@@ -21,8 +21,8 @@ class MinimizeResult:
     """What `minimize` found; fields named as in scipy's `OptimizeResult`.
 
     `success` says that the search came to its end with something to show for it: a finite value
-    was found, nobody interrupted it, and the target was met if there was one. Without a target
-    the end is that of the budget, so using it up is no failure.
+    was found, neither Ctrl-C nor a callback stopped it, and the target was met if there was one.
+    Without a target the end is that of the budget, so using it up is no failure.
     """
 
     x: Vector
@@ -44,6 +44,7 @@ def minimize(
     max_evals: int | None = None,
     target: float | None = None,
     on_error: OnError = "raise",
+    callback: Callable[[MinimizeResult], object] | None = None,
     settings: Settings | None = None,
     seed: int = 0,
 ) -> MinimizeResult:
@@ -62,6 +63,8 @@ def minimize(
         target: Stop once f is at least this good.
         on_error: What to do when f raises an exception: `raise` lets it through, with the best
             point so far in a note; `worst` ranks the point last and counts it in the message.
+        callback: Called after each step with the result so far. It stops the search by returning
+            True or raising StopIteration.
         settings: Plain PolyStep steps with these, instead of a search whose radius follows
             success (see `AskTell`).
         seed: Fixes every random draw.
@@ -71,7 +74,10 @@ def minimize(
     """
     sign = -1.0 if maximize else 1.0
     caller = _Caller(f, sign, vectorized, on_error)
-    search = AskTell(
+    if callback is not None and not callable(callback):
+        raise ConfigError(f"minimize: callback must be a function of a result, got {callback!r}")
+    check_target("minimize", target)
+    search = _Search(
         x0=x0,
         scale=scale,
         bounds=bounds,
@@ -80,16 +86,31 @@ def minimize(
         settings=settings,
         seed=seed,
     )
-    interrupted = False
+    stopped = ""
     try:
-        while not search.should_stop:
+        while not stopped and not search.should_stop:
             caller.evaluate(search)
+            if callback is not None and not search.is_checking:
+                stopped = _call(callback, _result(search, caller, "running"))
     except KeyboardInterrupt:
-        interrupted = True
+        stopped = "interrupted"
     except Exception as error:
         error.add_note(_note(search, sign))
         raise
-    return _result(search, caller, interrupted)
+    return _result(search, caller, stopped)
+
+
+class _Search(AskTell):
+    NAME = "minimize"
+
+
+def _call(callback: Callable[[MinimizeResult], object], so_far: MinimizeResult) -> str:
+    """Why the search stops; empty if it goes on."""
+    try:
+        answer = callback(so_far)
+    except StopIteration:
+        answer = True
+    return "stopped by callback" if isinstance(answer, bool | np.bool_) and answer else ""
 
 
 class _Caller:
@@ -150,15 +171,16 @@ class _Caller:
             self.failure = f"{type(error).__name__}: {error}"
             return np.nan
         if isinstance(value, str):
-            raise ObjectiveError(f"f must return one number, got the text {value[:80]!r}")
-        return as_number("f", value)
+            raise ObjectiveError(f"minimize: f must return one number, got the text {value[:80]!r}")
+        return as_number("minimize: f", value)
 
 
-def _result(search: AskTell, caller: _Caller, interrupted: bool) -> MinimizeResult:
+def _result(search: AskTell, caller: _Caller, stopped: str) -> MinimizeResult:
+    """What there is now; `stopped` says why this is not the end of the search."""
     found = bool(np.isfinite(search.best.loss))
     met = search.target is None or search.best.loss <= search.target
-    if interrupted:
-        message = "interrupted"
+    if stopped:
+        message = stopped
     elif not found:
         message = "no finite value was found"
     elif search.target is not None and met:
@@ -168,11 +190,11 @@ def _result(search: AskTell, caller: _Caller, interrupted: bool) -> MinimizeResu
     if caller.failures:
         message += f"; f raised {caller.failures} times, the last time {caller.failure}"
     return MinimizeResult(
-        x=search.best.x,
+        x=search.best.x.copy(),
         fun=caller.sign * search.best.loss if found else float("nan"),
         nfev=search.evaluations,
         nit=search.optimizer.steps,
-        success=found and met and not interrupted,
+        success=found and met and not stopped,
         message=message,
     )
 

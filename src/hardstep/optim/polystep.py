@@ -30,11 +30,12 @@ from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, measure_coverage
 from hardstep.optim.report import StepReport, check_batch, finite_losses
 from hardstep.optim.rules import Context, Reuse, Rule, RuleState, Tensors
+from hardstep.optim.selection import Only, Searched
 from hardstep.optim.settings import NonFinite, Settings, describe
 from hardstep.optim.step import Proposal, Reach, advance, draw_jitter, evaluate, propose
 from hardstep.schedules import Radius, Schedule, length_at, temperature_at
 from hardstep.solvers import Solver
-from hardstep.subspaces import Layout, Subspace, trainable
+from hardstep.subspaces import Layout, Subspace
 
 
 class PolyStep:
@@ -43,6 +44,8 @@ class PolyStep:
     Args:
         model: A module, whose trainable parameters are searched, or named tensors.
         settings: A preset, or nothing for the defaults.
+        only: Which tensors are searched: a name, a pattern such as `"router.*"`, a tensor, or a
+            list of these; the rest is yours to train. Everything if left out.
         evaluator: How losses of a model are computed.
         seed: Fixes every random draw.
 
@@ -66,6 +69,7 @@ class PolyStep:
         jitter: Jitter | None = None,
         rules: Sequence[Rule] | None = None,
         nonfinite: NonFinite | None = None,
+        only: Only | None = None,
         evaluator: Evaluator | None = None,
         seed: int = 0,
         **unknown: Never,
@@ -81,10 +85,9 @@ class PolyStep:
         self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
         if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
-        self.model = model if isinstance(model, nn.Module) else None
-        self.tensors = trainable(model)
+        self._searched = Searched(model, only)
         self.report: StepReport | None = None
-        self._bind(Layout(self.tensors))
+        self._bind(self._searched.layout)
 
     def _bind(self, layout: Layout) -> None:
         """Fit the settings to the tensors."""
@@ -100,6 +103,16 @@ class PolyStep:
             [sum(num_particles(s, dim) for s in b.group_sizes) for b in self.subspace.blocks]
         )
         self._state = states.start(self.settings.rules, self._like)
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The model, unless named tensors were given."""
+        return self._searched.model
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The tensors that are searched, by name."""
+        return self._searched.tensors
 
     @property
     def num_particles(self) -> int:
@@ -214,7 +227,7 @@ class PolyStep:
     def advance(self, proposal: Proposal, losses: Tensor) -> float:
         """Finish a step: solve, shape the move, change the tensors. Returns the loss."""
         proposal.check(losses, self.steps)
-        self._find_tensors()
+        self._searched.refresh()
         known = losses.detach().double().cpu()
         finite, nonfinite = finite_losses(known, self.settings.nonfinite)
         move = advance(proposal, finite, self._solver, self._state.potentials)
@@ -243,29 +256,6 @@ class PolyStep:
 
     # -- parts of a step --------------------------------------------------------------------
 
-    def _find_tensors(self) -> None:
-        """Look the model's parameters up again: the user may have put others in their place."""
-        if self.model is None or self._has_same_tensors(self.model):
-            return
-        self.tensors = trainable(self.model)
-        now, known = Layout(self.tensors).specs, self.subspace.layout.specs
-        if now != known:
-            odd = min(n for n in now.keys() | known.keys() if now.get(n) != known.get(n))
-            raise ConfigError(
-                f"the model's trainable parameters changed since PolyStep was built: {odd!r} was "
-                f"{known.get(odd)} and is {now.get(odd)}; build a new optimizer"
-            )
-
-    def _has_same_tensors(self, model: nn.Module) -> bool:
-        """Whether the model has the objects it had; `model.float()` changes them in place."""
-        found = [(n, p) for n, p in model.named_parameters() if p.requires_grad and p.numel()]
-        specs = self.subspace.layout.specs
-        return len(found) == len(specs) and all(
-            p is self.tensors.get(n)
-            and (p.shape, p.dtype, p.device) == (specs[n].shape, specs[n].dtype, specs[n].device)
-            for n, p in found
-        )
-
     def _objective(self, *given: Any) -> Objective:
         return make_objective(self.model, self.evaluator, *given)
 
@@ -280,7 +270,7 @@ class PolyStep:
         return temperature, Reach(step_radius, probe_radius, self.settings.num_probes)
 
     def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
-        self._find_tensors()
+        self._searched.refresh()
         seed = seeds.derive(self.seed, "forward", self._state.step)
         return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
 
@@ -340,10 +330,11 @@ class PolyStep:
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit, next to the model's own weights."""
         saved = states.to_dict(self._state, describe(self.settings), self.seed)
-        return saved | {"subspace": self.subspace.state_dict()}
+        return saved | {"subspace": self.subspace.state_dict()} | self._searched.state_dict()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resume from a saved state; settings, seed and shapes must be the same."""
+        self._searched.check_state(saved)
         rules, text = self.settings.rules, describe(self.settings)
         state = states.from_dict(saved, text, self.seed, rules, self._like)
         self.subspace.load_state_dict(saved["subspace"])

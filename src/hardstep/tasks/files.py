@@ -62,9 +62,14 @@ def load(address: str) -> Task:
     return replace(task, name=f"{path}:{name}", **checked)
 
 
+def path_of(address: str) -> Path:
+    """The file that an address names; nothing is read."""
+    return _parse(address)[0]
+
+
 def file_of(task: Task) -> Path:
     """The file that a task with an address is from."""
-    return _parse(task.name)[0]
+    return path_of(task.name)
 
 
 def run_name(task: Task) -> str:

@@ -5,12 +5,10 @@ same model compiles once, and the next process finds the object code again.
 """
 
 import ctypes
-import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -18,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardstep._files import cache_folder, write_atomically
+from hardstep._cache import keep_code, read_code
 
 _ARGUMENTS = (ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 Function = Callable[..., None]
@@ -42,14 +40,14 @@ def compile_kernel(text: str) -> Function:
     module = llvm.parse_assembly(text)
     module.verify()
     engine = llvm.create_mcjit_compiler(module, machine)
-    path = _cached_file(text)
-    known = _read(path)
+    key = _describe(text)
+    known = read_code(key)
     if known is None:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.slp_vectorization = False  # vectors are explicit
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
-    engine.set_object_cache(lambda _, code: _write(path, code), lambda _: known)
+    engine.set_object_cache(lambda _, code: keep_code(key, code), lambda _: known)
     engine.finalize_object()
     function = ctypes.CFUNCTYPE(None, *_ARGUMENTS)(engine.get_function_address("run"))
     _ENGINES.append(engine)  # the code lives as long as its engine
@@ -59,42 +57,10 @@ def compile_kernel(text: str) -> Function:
 _ENGINES: list[llvm.ExecutionEngine] = []
 
 
-def _cached_file(text: str) -> Path | None:
-    try:
-        folder = cache_folder()
-    except RuntimeError:  # a user without a home
-        return None
-    host = f"{llvmlite.__version__} {llvm.get_host_cpu_name()} "
-    host += llvm.get_host_cpu_features().flatten()
-    name = hashlib.sha256(f"{host}\n{text}".encode()).hexdigest()[:32]
-    return folder / "kernels" / f"{name}.o"
-
-
-def _digest(path: Path, code: bytes) -> bytes:
-    return hashlib.sha256(path.name.encode() + code).digest()
-
-
-def _read(path: Path | None) -> bytes | None:
-    """Object code as it was written; LLVM ends the process on anything else."""
-    if path is None:
-        return None
-    try:
-        kept = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = kept[:32], kept[32:]
-    return code if digest == _digest(path, code) else None
-
-
-def _write(path: Path | None, code: bytes) -> None:
-    """Keep object code for the next process; a folder that cannot be written costs nothing."""
-    if path is None:
-        return
-    try:
-        with write_atomically(path) as temporary:
-            temporary.write_bytes(_digest(path, code) + code)
-    except OSError:
-        return
+def _describe(text: str) -> str:
+    """What a kernel's code is kept under: it is for this LLVM and this processor."""
+    features = llvm.get_host_cpu_features().flatten()
+    return f"{llvmlite.__version__} {llvm.get_host_cpu_name()} {features}\n{text}"
 
 
 @cache
