@@ -42,7 +42,7 @@ from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.trace.record import Record
+from hardstep.evaluation.trace.record import Node, Record
 from hardstep.evaluation.trace.slice import Slice
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
@@ -117,7 +117,7 @@ class Tier(ABC):
 
     @abstractmethod
     def losses(self, step: Step, span: Span) -> Tensor | str:
-        """The losses of a span, or why this tier does not find them.
+        """The losses of a span, or why this tier does not find them: nothing, if it is not for it.
 
         Raises:
             Refused: The record cannot answer, so that no tier that reads it could.
@@ -190,8 +190,11 @@ class Events(Tier):
 
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
+        nodes = step.slice(span).nodes
+        if not any(node.name == "convolution" for node in nodes):
+            return ""
         try:
-            kernel = self._kernel(step, span)
+            kernel = self._kernel(step, span, nodes)
         except Unfusable as unfit:
             step.memory.refusals[step.key(span), EVENTS] = str(unfit)
             return str(unfit)
@@ -203,10 +206,10 @@ class Events(Tier):
         run = partial(self._losses, step, kernel, walk)
         return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
 
-    def _kernel(self, step: Step, span: Span) -> EventKernel:
+    def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
         key, programs = step.key(span), step.memory.programs
         if key not in programs:
-            program = plan_events(step.candidates, step.record, step.slice(span).nodes, span)
+            program = plan_events(step.candidates, step.record, nodes, span)
             programs[key] = program, write_code(program)
         program, code = programs[key]
         if code.scratch > SCRATCH_BYTES:
@@ -240,7 +243,7 @@ class Events(Tier):
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`; operations are those that the events took."""
-        kernel = self._kernel(step, span)
+        kernel = self._kernel(step, span, step.slice(span).nodes)
         first, _ = self._split(step, span)
         work = self._run(step, kernel, Walk(step.slice(span)), first)[1]
         operations = work * kernel.program.lanes

@@ -140,7 +140,7 @@ class Incremental:
                 found, readable = str(refusal), False
             if isinstance(found, Tensor):
                 return found, tier, reason
-            reason = found
+            reason = found or reason
         raise AssertionError("plain forward passes refuse nothing")
 
     def _attempt(self, tier: Tier, step: Step, span: Span) -> Tensor | str:
