@@ -346,5 +346,5 @@ class PolyStep:
         """Resume from a saved state; settings, seed and shapes must be the same."""
         rules, text = self.settings.rules, describe(self.settings)
         state = states.from_dict(saved, text, self.seed, rules, self._like)
-        self.subspace.load_state_dict(saved["subspace"])
+        states.load_subspace(self.subspace, saved["subspace"])
         self._state, self.report = state, None
