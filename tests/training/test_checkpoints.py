@@ -4,6 +4,7 @@ import copy
 import math
 import os
 import stat
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -165,28 +166,30 @@ def test_a_damaged_run_is_not_resumed(tmp_path):
         fit(path, resume=True)
 
 
+@pytest.fixture
+def stack():
+    with ExitStack() as stack:
+        yield stack
+
+
 class DiskOf(Callback):
     """Full from one step on until another."""
 
-    def __init__(self, first, last):
-        self.first, self.last, self.said, self.context = first, last, [], None
+    def __init__(self, first, last, stack):
+        self.first, self.last, self.stack, self.said = first, last, stack, []
 
     def on_step(self, run, report):
         if run.step == self.first:
-            self.context = full_disk()
-            self.context.__enter__()
+            self.stack.enter_context(full_disk())
         if run.step == self.last + 1:
-            self.free()
+            self.stack.close()
 
     def on_message(self, text):
         self.said.append(text)
 
-    def free(self):
-        self.context.__exit__(None, None, None)
 
-
-def test_a_run_survives_a_full_disk_and_saves_when_there_is_room(tmp_path):
-    path, disk = tmp_path / "run.pt", DiskOf(3, 6)
+def test_a_run_survives_a_full_disk_and_saves_when_there_is_room(tmp_path, stack):
+    path, disk = tmp_path / "run.pt", DiskOf(3, 6, stack)
     net, result = fit(Checkpoint(path, every_seconds=0), steps=8, callbacks=[disk])
     assert result.steps == 8
     assert len(disk.said) == 2
@@ -199,13 +202,11 @@ def test_a_run_survives_a_full_disk_and_saves_when_there_is_room(tmp_path):
     assert torch.equal(weights(net), weights(whole))
 
 
-def test_the_last_save_on_a_full_disk_raises_and_the_one_before_is_resumed(tmp_path):
-    path, disk = tmp_path / "run.pt", DiskOf(3, 100)
-    try:
-        with pytest.raises(CheckpointError, match=r"run.pt cannot be saved: File too large"):
-            fit(Checkpoint(path, every_seconds=0), steps=8, callbacks=[disk])
-    finally:
-        disk.free()
+def test_the_last_save_on_a_full_disk_raises_and_the_one_before_is_resumed(tmp_path, stack):
+    path, disk = tmp_path / "run.pt", DiskOf(3, 100, stack)
+    with pytest.raises(CheckpointError, match=r"run.pt cannot be saved: File too large"):
+        fit(Checkpoint(path, every_seconds=0), steps=8, callbacks=[disk])
+    stack.close()
     assert checkpoints.load(path)["optimizer"]["step"] == 2
     net, _ = fit(path, resume=True, steps=8)
     whole, _ = fit(tmp_path / "whole.pt", steps=8)
