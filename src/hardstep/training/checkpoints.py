@@ -73,9 +73,10 @@ def save(path: Path | str, content: Mapping[str, Any]) -> None:
         with write_atomically(Path(path)) as temporary:
             temporary.write_bytes(stream.getbuffer())
     except OSError as error:
+        kept = " and resume from the one saved before" if Path(path).exists() else ""
         raise CheckpointError(
-            f"checkpoint {path} cannot be saved: {error.strerror or error}; make room there and "
-            "resume from the one saved before, or name another path"
+            f"checkpoint {path} cannot be saved: {error.strerror or error}; make room there{kept}, "
+            "or name another path"
         ) from error
 
 
