@@ -19,7 +19,8 @@ from pathlib import Path
 
 from hardstep import tasks
 from hardstep._pages import markdown_table
-from hardstep.cli.train import CHECKPOINT, RESULT, TrainOptions, run_train
+from hardstep.cli.results import read_result
+from hardstep.cli.train import CHECKPOINT, TrainOptions, run_train
 from hardstep.errors import HardstepError
 from hardstep.optim.settings import describe
 
@@ -53,8 +54,8 @@ def run(seed: int, steps: int) -> int:
     code = run_train(TrainOptions("snn", "mnist", seed, steps, folder, resume))
     if code:
         return code
-    result = json.loads((folder / RESULT).read_text())
-    default = steps == tasks.find("snn", "mnist").steps
+    task = tasks.find("snn", "mnist")
+    result, default = read_result(task, folder), steps == task.steps
     command = f"hardstep train snn --data mnist --seed {seed}"
     result["command"] = command if default else f"{command} --steps {steps}"
     RECORDS.parent.mkdir(exist_ok=True)

@@ -4,6 +4,8 @@
 """
 
 import math
+import reprlib
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -20,6 +22,28 @@ def is_number(value: object) -> TypeGuard[float]:
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether something is a whole number; true and false are none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_float(value: object) -> TypeGuard[float]:
+    """Whether something is a number that a float can hold: infinities and NaN, not 10**400."""
+    return is_number(value) and (
+        value != value or abs(value) <= sys.float_info.max or abs(value) == math.inf
+    )
+
+
+def is_count(value: object, least: int = 0) -> TypeGuard[int]:
+    """Whether something is a whole number from `least` on, and no larger than counts get."""
+    return is_whole(value) and least <= value < 2**63
+
+
+def is_same(seen: object, wanted: object) -> bool:
+    """Whether something read from a file is this value; a tensor there is none."""
+    return isinstance(seen, type(wanted)) and seen == wanted
+
+
+def abridge(value: object) -> str:
+    """What a message shows of a value: one line, and not a long one."""
+    return " ".join(reprlib.repr(value).split())
 
 
 def check_positive(what: str, value: object) -> None:

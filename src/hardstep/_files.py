@@ -1,12 +1,14 @@
 """Files that are ours: where they are kept, how they are written, where a result came from."""
 
+import fcntl
 import os
 import platform
+import re
 import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from itertools import count
@@ -16,6 +18,8 @@ from typing import Any
 
 import hardstep
 from hardstep.errors import DataError
+
+_TOKEN_BYTES = 8  # in the names of temporary files
 
 
 def cache_folder() -> Path:
@@ -30,18 +34,83 @@ def cache_folder() -> Path:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """A temporary file that takes `path`'s place when the block ends well."""
+    """A temporary file that takes `path`'s place when the block ends well.
+
+    What a process that was killed meanwhile has left of `path` is removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    temporary.touch(exist_ok=False)  # readable as files usually are; those of tempfile are private
+    _remove_leftovers(path)
+    temporary, lock = _create_beside(path)
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        os.fsync(lock)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(lock)
+
+
+def _create_beside(path: Path) -> tuple[Path, int]:
+    """A new file, and the descriptor that keeps it locked as long as its writer lives."""
+    while True:
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}"
+        # Readable as files usually are; those of tempfile are private.
+        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        _lock(lock)
+        if os.fstat(lock).st_nlink:
+            return temporary, lock
+        os.close(lock)  # taken for a leftover before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of `path` that no process is writing any more."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}")
+    with os.scandir(path.parent) as entries:
+        found = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    for leftover in found:
+        with suppress(OSError):  # another user's, or removed by another process
+            lock = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if _lock(lock):
+                    os.unlink(leftover)
+            finally:
+                os.close(lock)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the file is this process's alone now; never where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def explain_failed_write(
+    path: Path, hint: str = "make room there, or name another place"
+) -> Iterator[None]:
+    """Turn a full disk and the like into one sentence.
+
+    Raises:
+        DataError: The system refused to write.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}; {hint}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        DataError: The system refused to write.
+    """
+    with explain_failed_write(path), write_atomically(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def free_beside(path: Path) -> Path:

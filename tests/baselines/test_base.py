@@ -224,3 +224,14 @@ def test_a_replaced_parameter_and_the_theorem_are_refused():
         steps(optimizer, 1)
     with pytest.raises(ConfigError, match="leave CoverageLog out"):
         optimizer.coverage()
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_state_that_lacks_parts_or_holds_others_is_one_sentence(name):
+    state, other = BASELINES[name](net()).state_dict(), BASELINES[name](net())
+    odd = [{"step": math.nan}, {"evaluations": -1}, {"seed": torch.zeros(2)}, {"memory": 3}]
+    for changes in odd:
+        with pytest.raises(CheckpointError, match=r"; (load what|build it)"):
+            other.load_state_dict(state | changes)
+    with pytest.raises(CheckpointError, match="the memory in the state is not one of"):
+        other.load_state_dict({key: part for key, part in state.items() if key != "memory"})

@@ -1,11 +1,13 @@
 import gzip
 import json
 import multiprocessing
+from contextlib import suppress
 
 import pytest
 
 from hardstep.bench import SCHEMA, append, load
 from hardstep.errors import DataError
+from tests.damage import cut_off, flip_bytes, full_disk
 
 
 def run(seed=0, **changes):
@@ -172,3 +174,42 @@ def test_a_run_without_a_field_is_not_recorded(tmp_path):
     with pytest.raises(DataError, match="seed is missing"):
         append(tmp_path / "runs.jsonl", record)
     assert not (tmp_path / "runs.jsonl").exists()
+
+
+def test_a_changed_byte_costs_its_line_or_nothing(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    for seed in (0, 1):
+        append(path, run(seed))
+    content, (first, second) = path.read_bytes(), load(path).records
+    for damaged in flip_bytes(content, every=7):
+        path.write_bytes(damaged)
+        loaded = load(path)
+        assert all(record in (first, second) for record in loaded.records)
+        assert loaded.skipped or loaded.records == [first, second]
+
+
+def test_lines_from_before_there_were_checksums_are_read(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps({"schema": SCHEMA, **run(0)}) + "\n")
+    append(path, run(1))
+    assert [record["seed"] for record in load(path).records] == [0, 1]
+    assert not any("checksum" in record for record in load(path).records)
+
+
+def test_a_changed_byte_of_a_packed_file_is_refused_or_changes_nothing(tmp_path):
+    append(tmp_path / "runs.jsonl", run(0))
+    packed = pack(tmp_path / "runs.jsonl")
+    content, whole = packed.read_bytes(), load(packed)
+    for damaged in (*flip_bytes(content, every=5), *cut_off(content, every=9)):
+        packed.write_bytes(damaged)
+        with suppress(DataError):
+            assert load(packed) == whole
+
+
+def test_a_full_disk_is_one_sentence_and_the_next_run_is_recorded(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append(path, run(0))
+    with full_disk(path.stat().st_size + 50), pytest.raises(DataError, match=r"cannot be written"):
+        append(path, run(1))
+    append(path, run(2))
+    assert [record["seed"] for record in load(path).records] == [0, 2]

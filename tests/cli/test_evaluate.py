@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pickle
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from hardstep.cli.evaluate import run_evaluate
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
+from hardstep.training import checkpoints
 from tests.cli.program import hardstep
 
 
@@ -54,3 +56,32 @@ def test_what_is_no_checkpoint_is_one_sentence_of_ours(finished, tmp_path, kind,
         "or is another kind of file; name the checkpoint.pt of a run"
     )
     assert [str(warning) for warning in recwarn] == []
+
+
+META = {
+    "it does not say its task": {"task": None},
+    "it says task 3": {"task": 3},
+    "it says seed nan": {"seed": math.nan},
+    "it says steps -1": {"steps": -1},
+    "it does not say its data": {"data": None},
+}
+
+
+@pytest.mark.parametrize("sentence", META)
+def test_what_is_not_of_train_is_one_sentence(finished, tmp_path, sentence):
+    saved = checkpoints.load(finished[0] / "checkpoint.pt")
+    checkpoints.save(tmp_path / "checkpoint.pt", saved | {"meta": saved["meta"] | META[sentence]})
+    for typed in (("evaluate", tmp_path), ("train", "mlp", "--out", tmp_path, "--resume")):
+        refused = hardstep(*typed)
+        assert refused.returncode == 2
+        assert refused.stderr == (
+            f"hardstep: {tmp_path / 'checkpoint.pt'} was not written by `hardstep train`: "
+            f"{sentence}\n"
+        )
+
+
+@pytest.mark.parametrize("meta", [{"seed": -1}, {"seed": 2**70}, {"note": torch.zeros(3)}])
+def test_odd_meta_data_are_no_traceback(finished, tmp_path, meta):
+    saved = checkpoints.load(finished[0] / "checkpoint.pt")
+    checkpoints.save(tmp_path / "checkpoint.pt", saved | {"meta": saved["meta"] | meta})
+    assert hardstep("evaluate", tmp_path, "--json").returncode in (0, 2)

@@ -1,6 +1,7 @@
 """`train`: what a run writes and prints, and how an interrupted one is resumed."""
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -114,6 +115,91 @@ def test_default_folders_are_numbered_and_resume_takes_the_last(tmp_path, monkey
     assert command.choose_folder(task, options) == Path("runs/mlp-digits-seed0-3")
     resumed = command.TrainOptions("mlp", resume=True)
     assert command.choose_folder(task, resumed) == Path("runs/mlp-digits-seed0-2")
+
+
+@pytest.fixture
+def stopped(finished, tmp_path):
+    """A copy of a finished run, and what resumes it."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    return folder, ("train", "mlp", "--seed", 4, "--out", folder, "--resume", "--json")
+
+
+def test_a_run_stopped_before_its_picture_draws_it_when_resumed(finished, stopped):
+    folder, resume = stopped
+    before = (folder / "picture.png").read_bytes()
+    (folder / "picture.png").unlink()
+    again = hardstep(*resume)
+    assert again.returncode == 0, again.stderr
+    assert (
+        json.loads(again.stdout)["test_accuracy"] == json.loads(finished[1].stdout)["test_accuracy"]
+    )
+    assert (folder / "picture.png").read_bytes() == before
+
+
+def test_a_picture_is_there_whole_or_not_at_all(stopped, monkeypatch):
+    folder, resume = stopped
+    (folder / "picture.png").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", interrupt)
+        assert hardstep(*resume).returncode == 130
+    assert not (folder / "picture.png").exists()
+    assert hardstep(*resume).returncode == 0
+    assert (folder / "picture.png").exists()
+
+
+def interrupt(figure, path, **options):
+    path.write_bytes(b"half")
+    raise KeyboardInterrupt
+
+
+def change(content):
+    return content.replace(b"5", b"6", 1)
+
+
+DAMAGE = {
+    "result.json: it is not a JSON object; delete it, and": ("result.json", lambda text: text[:-9]),
+    "result.json: it is damaged: its checksum does not match; delete": ("result.json", change),
+    "result.json: a result is an object, this is []; delete it": ("result.json", lambda _: b"[]"),
+    "result.json: task is missing; delete it": ("result.json", lambda _: b"{}"),
+    "result.json: seconds is 'x'; delete": ("result.json", lambda text: unseal(text, seconds="x")),
+    "result.json: evaluations is -1; delete": (
+        "result.json",
+        lambda text: unseal(text, evaluations=-1),
+    ),
+    "result.json: seconds is 0; delete": ("result.json", lambda text: unseal(text, seconds=0)),
+    "log.jsonl, line 1: it is damaged: its checksum does not match; restore": ("log.jsonl", change),
+    "log.jsonl, line 2: not a JSON object; restore the log from a copy, or delete it": (
+        "log.jsonl",
+        lambda text: text.replace(b"\n", b"\n\xff\n", 1),
+    ),
+    "checkpoint.pt is damaged: its checksum does not match; restore it": (
+        "checkpoint.pt",
+        lambda content: content[:1000] + bytes([content[1000] ^ 1]) + content[1001:],
+    ),
+}
+
+
+def unseal(text, **changes):
+    """A result from before there were checksums."""
+    found = json.loads(text) | changes
+    del found["checksum"]
+    return json.dumps(found).encode()
+
+
+@pytest.mark.parametrize("sentence", DAMAGE)
+def test_damaged_files_of_a_run_are_one_sentence(stopped, sentence):
+    folder, resume = stopped
+    name, damage = DAMAGE[sentence]
+    (folder / "picture.png").unlink()
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    refused = hardstep(*resume)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert len(refused.stderr.splitlines()) == 1
+    assert sentence in refused.stderr
+    if "checksum" in sentence and name != "checkpoint.pt":
+        (folder / name).unlink()  # the way out that it names
+        assert hardstep(*resume).returncode == 0
 
 
 def test_another_name_of_a_task_trains_resumes_and_records_the_task_itself(tmp_path):

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from hardstep.data import digits, digits_and_negatives, load_digits
+from hardstep.errors import DataError
+from tests.damage import cut_off, flip_bytes
 
 CLASS_COUNTS = torch.tensor([178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
 
@@ -95,3 +97,14 @@ def test_an_image_and_its_negative_are_held_out_together():
     plain, both = digits(3), digits_and_negatives(3)
     assert torch.equal(both.valid.labels[:143], plain.valid.labels)
     assert torch.equal(both.valid.labels[143:], plain.valid.labels + 10)
+
+
+def test_a_damaged_file_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    content = files("hardstep.data").joinpath("digits.npz").read_bytes()
+    monkeypatch.setitem(load_digits.__globals__, "files", lambda package: tmp_path)
+    with pytest.raises(DataError, match="digits.npz cannot be read .*; install hardstep again"):
+        load_digits()
+    for damaged in (*flip_bytes(content, every=5000), *cut_off(content, every=20000)):
+        (tmp_path / "digits.npz").write_bytes(damaged)
+        with pytest.raises(DataError, match="digits.npz is damaged: .*; install hardstep again"):
+            load_digits()

@@ -1,6 +1,7 @@
 import gzip
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 import hardstep.data
 from hardstep.data import fashion_mnist, mnist, mnist_and_fashion, read_idx
 from hardstep.errors import DataError
+from tests.damage import cut_off, flip_bytes
 
 TRAIN, TEST = 40, 12
 
@@ -134,3 +136,16 @@ def test_labels_where_images_were_expected_are_refused(tmp_path, idx_file):
     idx_file(tmp_path / "a.gz", np.zeros(5))
     with pytest.raises(DataError, match="not an IDX file of bytes in 3 dimensions"):
         read_idx(tmp_path / "a.gz", num_dims=3)
+
+
+def test_a_changed_or_missing_byte_is_refused_or_changes_nothing(tmp_path, idx_file):
+    path = tmp_path / "labels.gz"
+    idx_file(path, np.arange(30) % 10)
+    content, whole = path.read_bytes(), read_idx(path, 1)
+    for damaged in (*flip_bytes(content), *cut_off(content)):
+        path.write_bytes(damaged)
+        with suppress(DataError):
+            assert torch.equal(read_idx(path, 1), whole)
+    path.write_bytes(content[:-4])
+    with pytest.raises(DataError, match="cannot be read as gzip .*; the file is damaged, fetch it"):
+        read_idx(path, 1)

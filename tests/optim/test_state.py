@@ -1,5 +1,6 @@
 """A run that is saved and loaded at every step is the run that never stopped, bit for bit."""
 
+import math
 from functools import partial
 from itertools import chain, combinations
 
@@ -162,6 +163,12 @@ def saved_state(**changes):
     return opt.state_dict()
 
 
+def changed(**changes):
+    """A state with other parts, or without those that are None."""
+    saved = saved_state() | changes
+    return {name: part for name, part in saved.items() if part is not None}
+
+
 REFUSED = {
     r"other settings \(saved → now: temperature: 0.3 → 0.2\); build the optimizer": (
         lambda: saved_state(temperature=0.3)
@@ -175,6 +182,19 @@ REFUSED = {
     r"has particles \(4, 2\), this model needs \(10, 2\)": (
         lambda: tiny(torch.nn.Linear(3, 2).double()).state_dict()
     ),
+    "has no 'step'; load what state_dict": lambda: changed(step=None),
+    "'step' must be a whole number >= 0, got nan; load what": lambda: changed(step=math.nan),
+    "'evaluations' must be a whole number >= 0, got -1": lambda: changed(evaluations=-1),
+    r"'coordinates' must be a tensor, got \[\]": lambda: changed(coordinates=[]),
+    r"previous_move must be a tensor \(10, 2\) of numbers, got a tensor \(2,\) of numbers": (
+        lambda: changed(previous_move=torch.zeros(2))
+    ),
+    "has 1 rules, this optimizer 0": lambda: changed(rules=[{}]),
+    "'statistics' must be a list of 10 numbers, got": lambda: changed(statistics=[1.0]),
+    "subspace 'a' must be a tensor, got 'b'": lambda: changed(subspace={"a": "b"}),
+    r"its subspace is not the one of this optimizer \(ConfigError: .* keeps no state": (
+        lambda: changed(subspace={"a": torch.zeros(1)})
+    ),
 }
 
 
@@ -185,6 +205,17 @@ def test_a_state_that_does_not_belong_here_is_refused_and_nothing_changes(senten
     with pytest.raises(CheckpointError, match=sentence):
         opt.load_state_dict(REFUSED[sentence]())
     assert same(opt.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", ["adaptive", "momentum of weights"])
+@pytest.mark.parametrize("value", [None, torch.tensor(math.nan), torch.zeros(3)])
+def test_what_a_subspace_keeps_is_checked(name, value):
+    opt = tiny(Net(), **CONFIGURATIONS[name])
+    saved = opt.state_dict()
+    del saved["subspace"]["redraws"]
+    saved["subspace"] |= {} if value is None else {"redraws": value}
+    with pytest.raises(CheckpointError, match="optimizer state: .*subspace"):
+        opt.load_state_dict(saved)
 
 
 def test_only_the_innermost_fields_that_differ_are_named():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 
 from hardstep import seeds
-from hardstep._checks import check_count, check_positive
+from hardstep._checks import abridge, check_count, check_positive, is_count, is_same
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
 from hardstep.optim import Coverage, StepReport
@@ -136,13 +136,27 @@ class Baseline(ABC):
         """Continue from a saved state; method, settings, seed and shapes must be the same."""
         here = {"format": FORMAT, "settings": self._describe(), "seed": self.seed}
         for name, value in here.items():
-            if saved.get(name) != value:
+            seen = saved.get(name)
+            if not is_same(seen, value):
+                shown = repr(seen) if isinstance(seen, str) else abridge(seen)
                 raise CheckpointError(
-                    f"{self._name}: the state was saved with {name} {saved.get(name)!r}, this "
+                    f"{self._name}: the state was saved with {name} {shown}, this "
                     f"optimizer has {value!r}; build it as the saved one was"
                 )
-        self._recall(saved["memory"])
-        self.steps, self.evaluations = int(saved["step"]), int(saved["evaluations"])
+        for name in ("step", "evaluations"):
+            if not is_count(saved.get(name)):
+                raise CheckpointError(
+                    f"{self._name}: {name} of the state must be a whole number >= 0, got "
+                    f"{abridge(saved.get(name))}; load what state_dict() gave"
+                )
+        try:
+            self._recall(saved["memory"])
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self._name}: the memory in the state is not one of this optimizer "
+                f"({type(error).__name__}: {abridge(str(error))}); load what state_dict() gave"
+            ) from error
+        self.steps, self.evaluations = saved["step"], saved["evaluations"]
         self.report = None
 
     def _describe(self) -> str:

@@ -1,8 +1,9 @@
 """Records on disk: one JSON object per line, only ever appended.
 
 A record is one run: what was run (task, data, method, seed, settings, budget), where (versions,
-machine, commit), and what came of it (curves, counts, scores). Several processes may append to one
-file at once; a process that dies while writing costs its own line and no other.
+machine, commit), what came of it (curves, counts, scores), and a checksum of all this. Several
+processes may append to one file at once; a process that dies while writing costs its own line and
+no other.
 
     runs.jsonl        what is appended to
     runs.jsonl.gz     its earlier part, packed (gzip -n -9); it is read along, before the other
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hardstep._checks import is_whole
+from hardstep._files import explain_failed_write
+from hardstep._seals import seal_json, take_checksum
 from hardstep.bench.axes import AXES
 from hardstep.errors import DataError
 
@@ -41,7 +44,7 @@ def append(path: Path | str, record: Mapping[str, Any]) -> None:
 
     Raises:
         DataError: The record is not one: a field is missing, or parts of it disagree. Or the file
-            is a packed one.
+            is a packed one, or cannot be written.
     """
     path = Path(path)
     check_appendable(path)
@@ -49,15 +52,16 @@ def append(path: Path | str, record: Mapping[str, Any]) -> None:
     reason = find_fault(whole)
     if reason:
         raise DataError(f"{path}: this run cannot be recorded: {reason}")
-    line = json.dumps(whole, allow_nan=False).encode() + b"\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        if not _ends_with_newline(path):
-            line = b"\n" + line  # after what another process left when it died
-        stream.write(line)
-        stream.flush()
-        os.fsync(stream.fileno())
+    line = seal_json(json.dumps(whole, allow_nan=False)).encode() + b"\n"
+    with explain_failed_write(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if not _ends_with_newline(path):
+                line = b"\n" + line  # after what another process left when it died
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def check_appendable(path: Path) -> None:
@@ -94,7 +98,7 @@ def load(path: Path | str) -> Loaded:
         except ValueError:
             skipped.append(f"{place}: not a whole JSON object, cut off perhaps")
             continue
-        reason = find_fault(record)
+        reason = take_checksum(line, record) or find_fault(record)
         if reason:
             skipped.append(f"{place}: {reason}")
         else:

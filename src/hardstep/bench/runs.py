@@ -23,12 +23,13 @@ from torch import Tensor, nn
 
 from hardstep import nn as hard
 from hardstep import tasks
+from hardstep._checks import is_count
 from hardstep._files import provenance
 from hardstep.bench.axes import Budget
 from hardstep.bench.methods import Blueprint, build
 from hardstep.bench.records import Record, to_number
 from hardstep.data import Batches, DataSet
-from hardstep.errors import ConfigError
+from hardstep.errors import CheckpointError, ConfigError
 from hardstep.optim import PolyStep, StepReport
 from hardstep.optim.settings import describe
 from hardstep.tasks import Task
@@ -222,7 +223,13 @@ def _train(
 
 def _saved_steps(checkpoint: Path | None) -> int:
     assert checkpoint is not None
-    return int(checkpoints.load(checkpoint)["meta"]["steps"])
+    steps = checkpoints.load(checkpoint).get("meta", {}).get("steps")
+    if not is_count(steps, least=1):
+        raise CheckpointError(
+            f"checkpoint {checkpoint} does not say how many steps its run takes; delete it, and "
+            "the run starts again"
+        )
+    return steps
 
 
 def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> Record:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from hardstep import tasks
-from hardstep.cli.commands import format_evaluate
+from hardstep.cli.hints import format_evaluate
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task

@@ -7,7 +7,7 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep.cli.evaluate import read_checkpoint, restore
+from hardstep.cli.evaluate import restore
 from hardstep.cli.files import check_picture, with_ending
 from hardstep.cli.options import DiagnoseOptions
 from hardstep.data import Batches
@@ -15,6 +15,7 @@ from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose
 from hardstep.schedules import Length, temperature_at
 from hardstep.tasks.dry_run import try_model
+from hardstep.training import checkpoints
 
 NUM_BATCHES = 4  # three to step on, one to judge by
 HEAD = (
@@ -30,7 +31,7 @@ def run_diagnose(options: DiagnoseOptions) -> int:
         check_picture(options.picture, "--picture")
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        restore(model, read_checkpoint(options.checkpoint)["model"], options.checkpoint, task)
+        restore(model, checkpoints.load(options.checkpoint)["model"], options.checkpoint, task)
     dataset = task.data(options.seed)
     try_model(task, dataset, model)
     train = dataset.train

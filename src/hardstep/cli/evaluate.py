@@ -1,7 +1,7 @@
 """`hardstep evaluate`: the selected weights of a checkpoint, scored again."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hardstep import nn as hard
+from hardstep._checks import abridge, is_count, is_whole
 from hardstep.cli.consent import choose_task
 from hardstep.cli.options import EvaluateOptions
 from hardstep.errors import CheckpointError
@@ -18,26 +19,28 @@ from hardstep.training import checkpoints
 
 CHECKPOINT = "checkpoint.pt"  # in the folder of a run
 MOST_CHARACTERS = 300  # of torch's list of what does not fit
+META: dict[str, Callable[[object], bool]] = {
+    "task": lambda value: isinstance(value, str),
+    "data": lambda value: isinstance(value, str),
+    "seed": is_whole,
+    "steps": is_count,
+    "step": is_count,  # the optimizer says it
+}
 
 
 def run_evaluate(options: EvaluateOptions) -> int:
     """Score validation and test; returns the exit code."""
     path = options.checkpoint
     path = path / CHECKPOINT if path.is_dir() else path
-    saved = read_checkpoint(path)
-    meta = saved.get("meta", {})
-    missing = [name for name in ("task", "data", "seed") if name not in meta]
-    if missing:
-        raise CheckpointError(
-            f"{path} was not written by `hardstep train`: it does not say its {missing[0]}"
-        )
+    saved = checkpoints.load(path)
+    meta = read_meta(saved, path)
     task = choose_task(options, path, meta["task"], meta["data"])
     dataset = task.data(meta["seed"])
     model = hard.build(task.model, meta["seed"])
     restore(model, saved["best_weights"] or saved["model"], path, task)
     try_model(task, dataset, model)
     test = dataset.open_test()
-    step = int(saved["best"][0]) if saved["best"] else int(saved["optimizer"]["step"])
+    step = saved["best"][0] if saved["best"] else saved["optimizer"]["step"]
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
     if options.json:
         scores = {task.key("valid"): valid_score, task.key("test"): test_score}
@@ -51,21 +54,20 @@ def run_evaluate(options: EvaluateOptions) -> int:
     return 0
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds.
+def read_meta(saved: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """What `hardstep train` notes of a run: its task, data, seed and number of steps.
 
     Raises:
-        CheckpointError: It is missing, damaged, or something else.
+        CheckpointError: Something else has written the checkpoint.
     """
-    try:
-        return checkpoints.load(path)
-    except Exception as error:  # to read a file of another kind as a pickle may raise anything
-        if isinstance(error, CheckpointError) and error.__cause__ is None:
-            raise
-        raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) cannot be read as a checkpoint: it was cut "
-            "off, or is another kind of file; name the checkpoint.pt of a run"
-        ) from error
+    meta: dict[str, Any] = saved.get("meta", {})
+    known = {**meta, "step": saved["optimizer"].get("step")}
+    for name, is_one in META.items():
+        seen = known.get(name)
+        if not is_one(seen):
+            fault = f"does not say its {name}" if seen is None else f"says {name} {abridge(seen)}"
+            raise CheckpointError(f"{path} was not written by `hardstep train`: it {fault}")
+    return {name: value for name, value in meta.items() if name in META or isinstance(value, str)}
 
 
 def restore(model: nn.Module, weights: Mapping[str, Tensor], path: Path, task: Task) -> None:

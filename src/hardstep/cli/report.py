@@ -1,6 +1,6 @@
 """`hardstep report`: one page from the records of runs, HTML or Markdown by its name."""
 
-from hardstep._files import check_writable, write_atomically
+from hardstep._files import check_writable, explain_failed_write, write_atomically
 from hardstep.bench.report import render, render_markdown
 from hardstep.bench.summary import summarize
 from hardstep.cli.files import list_skipped, read_records
@@ -26,7 +26,7 @@ def run_report(options: ReportOptions) -> int:
     summary = summarize(records, options.reference, skipped)
     list_skipped(summary.skipped)
     page = WRITERS[options.out.suffix](summary).encode()
-    with write_atomically(options.out) as temporary:
+    with explain_failed_write(options.out), write_atomically(options.out) as temporary:
         temporary.write_bytes(page)
     print(f"{options.out}: {len(summary.runs):,} runs, {len(page) / 1e3:,.0f} kB")
     return 0

@@ -3,7 +3,7 @@
 import json
 
 from hardstep._checks import suggest
-from hardstep._files import check_writable, provenance, write_atomically
+from hardstep._files import check_writable, provenance, write_text
 from hardstep.cli.options import TheoryOptions
 from hardstep.errors import ConfigError
 from hardstep.theory import Check, Setup, judge, load_checks, report
@@ -24,11 +24,9 @@ def run_theory(options: TheoryOptions) -> int:
     source = provenance()
     if options.json is not None:
         rows = [outcome.as_dict() for outcome in outcomes]
-        with write_atomically(options.json) as temporary:
-            temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
+        write_text(options.json, json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
-        with write_atomically(options.html) as temporary:
-            temporary.write_text(report.write_page(outcomes, str(source["command"])))
+        write_text(options.html, report.write_page(outcomes, str(source["command"])))
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
 

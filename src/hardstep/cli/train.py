@@ -3,15 +3,17 @@
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep._files import check_folder, provenance, write_atomically
-from hardstep.cli.commands import find_program, format_evaluate
-from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
+from hardstep._files import check_folder, provenance
+from hardstep.cli.hints import find_program, format_evaluate
+from hardstep.cli.evaluate import CHECKPOINT, read_meta, restore
 from hardstep.cli.options import TrainOptions
+from hardstep.cli.results import RESULT, read_result, write_result
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep
@@ -27,10 +29,12 @@ from hardstep.training import (
     JsonlLog,
     ProgressBar,
     Validation,
+    checkpoints,
     fit,
 )
+from hardstep.training.logs import read_log
 
-LOG, PICTURE, RESULT = "log.jsonl", "picture.png", "result.json"
+LOG, PICTURE = "log.jsonl", "picture.png"
 
 
 def run_train(options: TrainOptions) -> int:
@@ -39,10 +43,13 @@ def run_train(options: TrainOptions) -> int:
     folder = choose_folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
-        saved = read_checkpoint(folder / CHECKPOINT)
-        steps = _check_same_run(task, saved.get("meta", {}), options, folder)
+        saved = checkpoints.load(folder / CHECKPOINT)
+        steps = _check_same_run(task, read_meta(saved, folder / CHECKPOINT), options, folder)
         if (folder / RESULT).exists():
-            return _report(task, _read_result(task, folder), folder, options)
+            result = read_result(task, folder)
+            if not (folder / PICTURE).exists():
+                _draw_again(task, saved, folder, result)
+            return _report(task, result, folder, options)
     check_folder(folder, "--out")
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
@@ -72,7 +79,7 @@ def run_train(options: TrainOptions) -> int:
     if outcome.stopped == INTERRUPTED:
         return _report_interruption(task, outcome, folder, meta)
     result = _score(task, dataset, model, outcome, meta)
-    _write(folder / RESULT, result)
+    write_result(folder, result)
     _draw(task, dataset, model, folder, result)
     if options.coverage:
         print(optimizer.coverage(), file=sys.stderr)
@@ -113,17 +120,6 @@ def _check_same_run(task: Task, meta: dict[str, Any], options: TrainOptions, fol
     return int(meta["steps"])
 
 
-def _read_result(task: Task, folder: Path) -> dict[str, Any]:
-    """The result of a run that has nothing left to do."""
-    result: dict[str, Any] = json.loads((folder / RESULT).read_text())
-    if task.key("test") not in result:
-        raise CheckpointError(
-            f"{folder} holds a finished run that was not scored by {task.metric.name}, the metric "
-            f"of {task.name} now; train again with another --out"
-        )
-    return result
-
-
 def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     name = str(meta.get("task"))
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
@@ -161,19 +157,24 @@ def _score(
     }
 
 
-def _write(path: Path, result: dict[str, Any]) -> None:
-    with write_atomically(path) as temporary:
-        temporary.write_text(json.dumps(result, indent=2) + "\n")
-
-
 def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[str, Any]) -> None:
     try:
         from hardstep.tasks.plots import draw
     except ImportError:
         print("no picture: matplotlib is missing, pip install 'hardstep[plot]'", file=sys.stderr)
         return
-    log = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    if not (folder / LOG).exists():
+        print(f"no picture: {folder / LOG} is missing", file=sys.stderr)
+        return
+    log = [line.row for line in read_log(folder / LOG)]
     draw(folder / PICTURE, task, model, dataset.valid, log, result)
+
+
+def _draw_again(task: Task, saved: Mapping[str, Any], folder: Path, result: dict[str, Any]) -> None:
+    """The picture of a run that was stopped after its result was written."""
+    dataset, model = task.data(result["seed"]), hard.build(task.model, result["seed"])
+    restore(model, saved["best_weights"] or saved["model"], folder / CHECKPOINT, task)
+    _draw(task, dataset, model, folder, result)
 
 
 def _report_interruption(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:

@@ -15,26 +15,46 @@ Pixels are standardized with one mean and one deviation over the 1,437 training 
 therefore do not depend on the seed.
 """
 
+import hashlib
+import io
 from importlib.resources import files
 
 import numpy as np
 import torch
 
 from hardstep.data.dataset import DataSet, Split, concatenate, hold_out
+from hardstep.errors import DataError
 
 BRIGHTEST = 16.0
+CHECKSUM = "539ed0fa2439e4cfb8e6a2b0e5e771ab0871c1646500ea4dbebdecd28c239569"  # SHA-256
 
 
 def load_digits() -> tuple[Split, Split]:
-    """The fixed train (1,437) and test (360) parts, flat pixels in 0..16."""
-    with files("hardstep.data").joinpath("digits.npz").open("rb") as stream:
-        arrays = np.load(stream)
-        images, labels = arrays["images"], arrays["labels"]
-        is_test = np.zeros(len(labels), dtype=bool)
-        is_test[arrays["test_index"]] = True
+    """The fixed train (1,437) and test (360) parts, flat pixels in 0..16.
+
+    Raises:
+        DataError: The file is missing or damaged.
+    """
+    arrays = np.load(io.BytesIO(_read()))
+    images, labels = arrays["images"], arrays["labels"]
+    is_test = np.zeros(len(labels), dtype=bool)
+    is_test[arrays["test_index"]] = True
     whole = Split(torch.from_numpy(images).float(), torch.from_numpy(labels).long())
     mask = torch.from_numpy(is_test)
     return whole.select(~mask), whole.select(mask)
+
+
+def _read() -> bytes:
+    file = files("hardstep.data").joinpath("digits.npz")
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{file} cannot be read ({error.strerror}); install hardstep again"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != CHECKSUM:
+        raise DataError(f"{file} is damaged: its SHA-256 is another; install hardstep again")
+    return content
 
 
 def digits(seed: int) -> DataSet:

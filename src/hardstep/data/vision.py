@@ -161,4 +161,6 @@ def _unzip(path: Path) -> bytes:
         with gzip.open(path, "rb") as stream:
             return stream.read()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read as gzip ({error})") from error
+        raise DataError(
+            f"{path}: cannot be read as gzip ({error}); the file is damaged, fetch it again"
+        ) from error

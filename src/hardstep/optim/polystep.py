@@ -337,5 +337,5 @@ class PolyStep:
         self._searched.check_state(saved)
         rules, text = self.settings.rules, describe(self.settings)
         state = states.from_dict(saved, text, self.seed, rules, self._like)
-        self.subspace.load_state_dict(saved["subspace"])
+        states.load_subspace(self.subspace, saved["subspace"])
         self._state, self.report = state, None

@@ -3,17 +3,19 @@
 The tensors being trained are not part of it: they are the model's, and saved with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from hardstep._checks import abridge, is_count, is_float, is_same, is_whole
 from hardstep.errors import CheckpointError
 from hardstep.optim.report import Statistics
 from hardstep.optim.rules import Rule, RuleState
 from hardstep.optim.settings import list_differences
 from hardstep.solvers import Potentials
+from hardstep.subspaces.base import BoundSubspace
 
 FORMAT = 2
 
@@ -78,12 +80,12 @@ def from_dict(
     """The state a dict describes, for particles like `like`.
 
     Raises:
-        CheckpointError: It was saved by another format, configuration or seed.
+        CheckpointError: It was saved by another format, configuration or seed, or is no state.
     """
-    if saved.get("format") != FORMAT:
-        raise CheckpointError(
-            f"optimizer state has format {saved.get('format')!r}, this version reads {FORMAT}"
-        )
+    if not is_same(saved.get("format"), FORMAT):
+        seen = abridge(saved.get("format"))
+        raise CheckpointError(f"optimizer state has format {seen}, this version reads {FORMAT}")
+    _check_parts(saved)
     if saved["settings"] != settings:
         found = "; ".join(list_differences(str(saved["settings"]), settings))
         raise CheckpointError(
@@ -91,15 +93,17 @@ def from_dict(
             "optimizer with the saved ones"
         )
     if saved["seed"] != seed:
+        known = abridge(saved["seed"])
         raise CheckpointError(
-            f"optimizer state was saved with seed {saved['seed']}, this one has {seed}; "
-            f"build it with seed={saved['seed']}"
+            f"optimizer state was saved with seed {known}, this one has {seed}; build it with "
+            f"seed={known}"
         )
     if saved["coordinates"].shape != like.shape:
         raise CheckpointError(
             f"optimizer state has particles {tuple(saved['coordinates'].shape)}, this model "
             f"needs {tuple(like.shape)}; load it into the model it was saved with"
         )
+    _check_memories(saved, rules, like)
     potentials = saved["potentials"]
     return State(
         step=int(saved["step"]),
@@ -113,6 +117,99 @@ def from_dict(
         potentials=Potentials(*(p.clone() for p in potentials)) if potentials else None,
         statistics=Statistics(*saved["statistics"]),
     )
+
+
+def _is_list_of(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
+
+
+_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "settings": (lambda value: isinstance(value, str), "a text"),
+    "seed": (is_whole, "a whole number"),
+    "step": (is_count, "a whole number >= 0"),
+    "evaluations": (is_count, "a whole number >= 0"),
+    "coordinates": (lambda value: isinstance(value, Tensor), "a tensor"),
+    "previous_move": (lambda value: isinstance(value, Tensor), "a tensor"),
+    "rules": (_is_list_of(dict), "a list of dicts"),
+    "potentials": (
+        lambda value: _is_list_of(Tensor)(value) and len(value) in (0, 2),
+        "a list of no or two tensors",
+    ),
+    "statistics": (
+        lambda value: (
+            isinstance(value, list)
+            and len(value) == len(Statistics._fields)
+            and all(map(is_float, value))
+        ),
+        f"a list of {len(Statistics._fields)} numbers",
+    ),
+    "subspace": (lambda value: isinstance(value, dict), "a dict"),
+}
+
+
+def _check_parts(saved: Mapping[str, Any]) -> None:
+    for name, (is_one, words) in _PARTS.items():
+        if name not in saved:
+            raise CheckpointError(f"optimizer state has no {name!r}; load what state_dict() gave")
+        if not is_one(saved[name]):
+            raise CheckpointError(
+                f"optimizer state: {name!r} must be {words}, got {abridge(saved[name])}; load what "
+                "state_dict() gave"
+            )
+
+
+def _check_memories(saved: Mapping[str, Any], rules: Sequence[Rule], like: Tensor) -> None:
+    check_tensors("previous_move", {"": saved["previous_move"]}, {"": like})
+    if len(saved["rules"]) != len(rules):
+        raise CheckpointError(
+            f"optimizer state has {len(saved['rules'])} rules, this optimizer {len(rules)}; build "
+            "it as the saved one was"
+        )
+    for known, rule in zip(saved["rules"], rules, strict=True):
+        check_tensors(f"rule {type(rule).__name__}", known, rule.init(like))
+
+
+def check_tensors(what: str, saved: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that are not shaped and typed as one's own; there may be others beside them.
+
+    Raises:
+        CheckpointError: They are of another model or optimizer, or no tensors.
+    """
+    for name in {**own, **saved}:
+        before = _describe(saved.get(name))
+        now = _describe(own[name]) if name in own else "a tensor"
+        if not before.startswith(now):
+            label = f"{what} {name!r}" if name else what
+            raise CheckpointError(
+                f"optimizer state: {label} must be {now}, got {before}; load it into the model "
+                "and optimizer it was saved with"
+            )
+
+
+def load_subspace(subspace: BoundSubspace, saved: Mapping[str, Any]) -> None:
+    """Restore what a subspace keeps.
+
+    Raises:
+        CheckpointError: It was saved by another one.
+    """
+    own = {name: value for name, value in subspace.state_dict().items() if name in saved}
+    check_tensors("subspace", saved, own)
+    try:
+        subspace.load_state_dict(saved)
+    except (LookupError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"optimizer state: its subspace is not the one of this optimizer "
+            f"({type(error).__name__}: {error}); build it as the saved one was"
+        ) from error
+
+
+def _describe(value: object) -> str:
+    if value is None:
+        return "absent"
+    if not isinstance(value, Tensor):
+        return abridge(value)
+    kind = "numbers" if value.is_floating_point() else "whole numbers"
+    return f"a tensor {tuple(value.shape)} of {kind}"
 
 
 def _load_rule(saved: Mapping[str, Tensor], fresh: RuleState) -> RuleState:

@@ -12,6 +12,7 @@ import torch
 from matplotlib import pyplot
 from torch import Tensor, nn
 
+from hardstep._files import explain_failed_write, write_atomically
 from hardstep.data import Batches, Split
 from hardstep.evaluation import call_model, isolate
 from hardstep.nn import SpikingNet
@@ -34,6 +35,9 @@ def draw(
 
     That is a spike raster, the confusion of classes, or predicted against true numbers. Where
     outputs are of another kind the curve is alone.
+
+    Raises:
+        DataError: The picture cannot be written.
     """
     behavior = _behavior(model, split)
     num = 1 if behavior is None else 2
@@ -43,7 +47,8 @@ def draw(
     _learning_curve(panels[0, 0], task, log, result)
     if behavior is not None:
         behavior(panels[0, 1])
-    figure.savefig(path, dpi=150)
+    with explain_failed_write(path), write_atomically(path) as temporary:
+        figure.savefig(temporary, dpi=150, format="png")
     pyplot.close(figure)
 
 

@@ -4,15 +4,18 @@ import json
 import math
 import time
 from dataclasses import asdict, dataclass
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hardstep._checks import check_count
-from hardstep._files import free_beside, write_atomically
+from hardstep._files import explain_failed_write, free_beside, write_text
+from hardstep._seals import seal_json
 from hardstep.optim import StepReport
+from hardstep.training.logs import read_log
 from hardstep.training.run import Run, Score
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -59,60 +62,79 @@ class JsonlLog(Callback):
 
     A resumed run continues its file, less the lines past the point it resumes from, so that
     steps appear once. A new run begins a new file; one that is there already is kept beside it,
-    as log.1.jsonl for log.jsonl.
+    as log.1.jsonl for log.jsonl. Lines that a full disk does not take are written when there is
+    room again.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._file: IO[str] | None = None
+        self._file: RawIOBase | None = None
+        self._pending = b""  # not written yet
+        self._has_failed = False
 
     def on_start(self, run: Run) -> None:
         """Open the file: this run's, cut to the steps it has really taken, or a new one."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if run.step:
-            self._cut(run.step)
+            self._cut(run)
         elif self.path.exists() and self.path.stat().st_size:
             aside = free_beside(self.path)
             self.path.rename(aside)
             run.say(f"{self.path} is the log of an earlier run, now kept as {aside}")
-        self._file = self.path.open("a")
+        # Without a buffer it is known what was written when the disk is full.
+        self._file, self._pending = self.path.open("ab", buffering=0), b""
 
-    def _cut(self, step: int) -> None:
-        """Drop what a session wrote after its last checkpoint."""
+    def _cut(self, run: Run) -> None:
+        """Drop what a session wrote after its last checkpoint.
+
+        Raises:
+            DataError: The log is damaged, or cannot be written.
+        """
         if not self.path.exists():
             return
-        kept = []
-        for line in self.path.read_text().splitlines(keepends=True):
-            try:
-                known = json.loads(line)["step"] <= step
-            except (ValueError, KeyError):
-                continue  # a line cut short by a crash
-            if known:
-                kept.append(line)
-        with write_atomically(self.path) as temporary:
-            temporary.write_text("".join(kept))
+        kept = [line for line in read_log(self.path) if line.row["step"] <= run.step]
+        lost = run.step - len({line.row["step"] for line in kept if line.row["event"] == "step"})
+        if lost > 0:
+            run.warn(f"{self.path} lacks {lost} of the {run.step} steps this run has taken")
+        write_text(self.path, "".join(f"{line.text}\n" for line in kept))
 
-    def _write(self, row: dict[str, Any]) -> None:
-        assert self._file is not None
+    def _write(self, run: Run, row: dict[str, Any]) -> None:
         clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        self._file.write(json.dumps(clean) + "\n")
-        self._file.flush()
+        self._pending += seal_json(json.dumps(clean)).encode() + b"\n"
+        try:
+            self._flush()
+        except OSError as error:
+            if not self._has_failed:
+                run.warn(f"{self.path} cannot be written, and waits for room: {error.strerror}")
+            self._has_failed = True
+
+    def _flush(self) -> None:
+        assert self._file is not None
+        while self._pending:
+            self._pending = self._pending[self._file.write(self._pending) or 0 :]
+        self._has_failed = False
 
     def on_step(self, run: Run, report: StepReport) -> None:
         """The step's report; `step` counts steps taken."""
         row = asdict(report) | {"step": run.step, "total_evaluations": run.optimizer.evaluations}
-        self._write({"event": "step", "elapsed": run.seconds, **row})
+        self._write(run, {"event": "step", "elapsed": run.seconds, **row})
 
     def on_validation(self, run: Run, score: Score) -> None:
         """The validation's value."""
         name = run.metric.name if run.metric else "loss"
-        self._write({"event": "validation", "metric": name, **asdict(score)})
+        self._write(run, {"event": "validation", "metric": name, **asdict(score)})
 
     def on_end(self, run: Run) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._file is None:
+            return
+        try:
+            self._flush()
+        except OSError as error:
+            lost = self._pending.count(b"\n")
+            run.warn(f"{self.path} lacks its last {lost} lines: {error.strerror}")
+        self._file.close()
+        self._file = None
 
 
 class CoverageLog(Callback):
@@ -146,9 +168,10 @@ class CoverageLog(Callback):
             "square": seen.square,
             "dead_share": seen.dead_share,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
+        with explain_failed_write(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as stream:
+                stream.write(json.dumps(row) + "\n")
 
 
 class TensorBoard(Callback):

@@ -3,19 +3,21 @@
 Also: whether a saved run is the one that is to be resumed.
 """
 
+import io
 import os
-import pickle
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
 
+from hardstep._checks import abridge, is_same
 from hardstep._files import write_atomically
-from hardstep.errors import CheckpointError
+from hardstep._seals import is_archive, seal_archive, verify_archive
+from hardstep.errors import CheckpointError, DataError
+from hardstep.training.contents import find_fault
 
 FORMAT = "hardstep-run-1"
 
@@ -59,29 +61,68 @@ def check_place(path: Path | str, resume: bool) -> None:
 
 
 def save(path: Path | str, content: Mapping[str, Any]) -> None:
-    """Write a checkpoint that `torch.load(weights_only=True)` reads."""
-    with write_atomically(Path(path)) as temporary:
-        torch.save({"format": FORMAT, **content}, temporary)
+    """Write a checkpoint with a checksum; `torch.load(weights_only=True)` reads it, too.
+
+    Raises:
+        CheckpointError: The system refused to write; the checkpoint from before is still there.
+    """
+    stream = io.BytesIO()  # torch's own writer does not survive a full disk
+    torch.save({"format": FORMAT, **content}, stream)
+    seal_archive(stream)
+    try:
+        with write_atomically(Path(path)) as temporary:
+            temporary.write_bytes(stream.getbuffer())
+    except OSError as error:
+        kept = " and resume from the one saved before" if Path(path).exists() else ""
+        raise CheckpointError(
+            f"checkpoint {path} cannot be saved: {error.strerror or error}; make room there{kept}, "
+            "or name another path"
+        ) from error
 
 
 def load(path: Path | str) -> dict[str, Any]:
     """Read a checkpoint.
 
     Raises:
-        CheckpointError: It is missing, damaged, or not one of ours.
+        CheckpointError: It is missing, damaged, not one of ours, or lacks something.
     """
     if not Path(path).is_file():
         raise CheckpointError(f"no checkpoint at {path}")
     try:
-        with warnings.catch_warnings():  # of a pickle that is not ours; it is refused below
-            warnings.filterwarnings("ignore", message="Detected pickle protocol")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"cannot read checkpoint {path}: {reason}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        with open(path, "rb") as stream:
+            content = _read(path, stream)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {path} cannot be read: {error.strerror or error}"
+        ) from error
+    if not isinstance(content, dict) or not is_same(content.get("format"), FORMAT):
         raise CheckpointError(f"{path} is not a checkpoint of hardstep's training loop ({FORMAT})")
+    fault = find_fault(content)
+    if fault:
+        raise CheckpointError(
+            f"checkpoint {path} does not hold a run: {fault}; name another, or start a new run"
+        )
     return content
+
+
+def _read(path: Path | str, stream: IO[bytes]) -> Any:
+    """What an archive of torch's holds, after a look at its checksums, which torch ignores."""
+    other_kind = CheckpointError(
+        f"{path} ({os.fstat(stream.fileno()).st_size:,} bytes) cannot be read as a checkpoint: it "
+        "was cut off, or is another kind of file; name the checkpoint.pt of a run"
+    )
+    if not is_archive(stream):
+        raise other_kind
+    try:
+        verified = verify_archive(stream)
+    except DataError as error:
+        raise CheckpointError(
+            f"checkpoint {path} is damaged: {error}; restore it from a copy, or start a new run"
+        ) from error
+    try:
+        return torch.load(verified, map_location="cpu", weights_only=True)
+    except Exception as error:  # an archive of another kind may raise anything
+        raise other_kind from error
 
 
 def check_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
@@ -100,10 +141,10 @@ def check_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
 def check_stream(now: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     """Refuse other batches, as far as they can be told apart."""
     for name, value in now.items():
-        if saved.get(name, value) != value:
+        if not is_same(saved.get(name, value), value):
             raise CheckpointError(
-                f"fit: train has {name} {value}, that of the saved run had {saved[name]}; resume "
-                "with the same batches, or start a new run with another checkpoint"
+                f"fit: train has {name} {value}, that of the saved run had {abridge(saved[name])}; "
+                "resume with the same batches, or start a new run with another checkpoint"
             )
 
 

@@ -3,7 +3,6 @@
 import math
 import signal
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from hardstep.training.batches import (
 from hardstep.training.callbacks import Callback, EarlyStopping
 from hardstep.training.checkpoints import Checkpoint
 from hardstep.training.run import Metric, Run, Score, Trainable, follow_statistics, mean_score
+from hardstep.training.saving import Saver
 
 INTERRUPTED = "interrupted"
 FINISHED = "finished"
@@ -132,11 +132,11 @@ def fit(
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
         run.load_state_dict(checkpoints.load(target.path))
     session = _Session(run, loss_fn, validation, watching, target)
-    run.listeners = [callback.on_message for callback in watching]
+    silent = Callback.on_message
+    run.listeners = [one.on_message for one in watching if type(one).on_message is not silent]
     with _interruptible(run):
         session.go(stream, limits)
-    if run.best_weights:
-        model.load_state_dict(run.best_weights)
+    run.select_best()
     return FitResult(
         run.step, opt.evaluations, run.seconds, run.best, list(run.history), run.stopped
     )
@@ -196,8 +196,7 @@ class _Session:
         self.loss_fn = loss_fn
         self.validation = validation
         self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self._saved_at = time.perf_counter()
+        self.saver = Saver(run, checkpoint)
 
     def go(self, stream: Stream, limits: _Limits) -> None:
         """Step until a limit, a callback or the user says stop."""
@@ -237,8 +236,7 @@ class _Session:
         every = self.validation.every if self.validation else None
         if every is not None and run.step % every == 0:
             self._validate()
-        if self.checkpoint and self._due(self.checkpoint):
-            self._save()
+        self.saver.after_step()
 
     def _epoch_end(self) -> None:
         if self.validation and self.validation.every is None:
@@ -256,8 +254,7 @@ class _Session:
             )
         for callback in self.callbacks:
             callback.on_validation(run, score)
-        if self.checkpoint and self.checkpoint.at_validations:
-            self._save()
+        self.saver.after_validation()
 
     def _finish(self) -> None:
         run = self.run
@@ -265,18 +262,9 @@ class _Session:
         fresh = not run.history or run.history[-1].step != run.step
         if self.validation and run.stopped != INTERRUPTED and fresh and run.step:
             self._validate()
-        self._save()
+        self.saver.at_end()
         if run.stopped != INTERRUPTED:
             run.check_losses()
-
-    def _due(self, checkpoint: Checkpoint) -> bool:
-        return time.perf_counter() - self._saved_at >= checkpoint.every_seconds
-
-    def _save(self) -> None:
-        if self.checkpoint is not None:
-            content = self.run.state_dict() | {"meta": dict(self.checkpoint.meta)}
-            checkpoints.save(self.checkpoint.path, content)
-            self._saved_at = time.perf_counter()
 
 
 @contextmanager

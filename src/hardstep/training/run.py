@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
@@ -178,6 +179,13 @@ class Run:
         for listener in self.listeners:
             listener(text)
 
+    def warn(self, text: str) -> None:
+        """Tell the user something that must not be missed, also where no callback shows it."""
+        if self.listeners:
+            self.say(text)
+        else:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
     def record(self, value: float) -> Score:
         """Take in a validation; the weights are kept if it is the best so far."""
         spent = (self.optimizer.evaluations, self.seconds, self.cpu_seconds)
@@ -193,6 +201,11 @@ class Run:
             return not math.isnan(value)
         higher = self.metric is not None and self.metric.higher_is_better
         return value > than if higher else value < than
+
+    def select_best(self) -> None:
+        """Give the model the weights that validation selected, if there was one."""
+        if self.best_weights:
+            self.model.load_state_dict(self.best_weights)
 
     def note_step(self, report: StepReport) -> None:
         """Take in a step's report; say it when it had no finite loss, or no difference.
@@ -252,6 +265,8 @@ class Run:
             CheckpointError: It is a run of another model, optimizer or stream of batches.
         """
         check_weights(self.model, saved["model"])
+        if saved["best_weights"]:
+            check_weights(self.model, saved["best_weights"])
         check_stream(self.stream, saved.get("stream", {}))  # not in older checkpoints
         try:
             self.optimizer.load_state_dict(saved["optimizer"])
