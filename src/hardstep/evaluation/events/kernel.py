@@ -242,7 +242,7 @@ class EventKernel:
             changed = candidates.changed(tile)
             vectors = {sources[name]: value for name, value in changed.items()}
             for number, spread in enumerate(self.program.spreads):
-                lines = spread.make(vectors)
+                lines = spread.make(lambda index: vectors.get(index, self.base(index)))
                 lines = lines.expand(tile.end - tile.start, -1)
                 made["spread", number] = fill(lines, (0, spread.row - lines.shape[1])).contiguous()
             return made

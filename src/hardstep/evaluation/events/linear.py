@@ -226,30 +226,26 @@ def follow_sum(planner: Planner, node: Node) -> None:
     planner.put(node, target)
 
 
-def follow_batch_norm(planner: Planner, node: Node) -> None:
-    """A fixed scale and shift per channel."""
-    source, weight, bias, mean, variance, training = node.args[:6]
-    eps: float = node.args[7]
-    changed = set(node.inputs) & (planner.values.keys() | planner.vectors)
-    own = {part.index for part in (source, weight, bias) if isinstance(part, Ref)}
-    if training or not changed <= own:
-        raise Unfusable("batch norm with the statistics of the batch")
-
-    def find(part: Ref | None, known: dict[int, Tensor] | Lookup) -> Tensor | None:
-        if part is None:
-            return None
-        if callable(known):
-            return known(part.index)
-        return known.get(part.index, planner.base(part.index))
-
-    def scale(known: dict[int, Tensor] | Lookup) -> Tensor:
-        inverse = (planner.base(variance.index) + eps).rsqrt()
-        factor = find(weight, known)
-        return inverse if factor is None else inverse * factor
-
-    def shift(known: dict[int, Tensor] | Lookup) -> Tensor:
-        moved, added = -planner.base(mean.index) * scale(known), find(bias, known)
-        return moved if added is None else added + moved
-
-    moved = (scale, shift) if changed & planner.vectors else ()
-    planner.scale_channels(node, source.index, scale, shift, moved)
+def follow_average(planner: Planner, node: Node) -> None:
+    """Means over windows of each picture; the weights are found by trying every pixel."""
+    (index,) = node.inputs
+    slot, layout = planner.slot(index)
+    value, out = planner.base(index), planner.base(node.outputs[0])
+    pixels, results = tuple(value.shape[2:]), tuple(out.shape[2:])
+    if slot.kind not in FLOATS or layout.axis != 0 or value.dim() != out.dim() or not pixels:
+        raise Unfusable(f"{node.name} of something else than pictures")
+    if count(pixels) * count(results) > MOST_ENTRIES:
+        raise Unfusable(f"{node.name} of large pictures")
+    single = torch.eye(count(pixels), dtype=value.dtype).reshape(-1, 1, *pixels)
+    matrix = node.func(single, *node.args[1:], **node.kwargs).reshape(count(pixels), -1)
+    pixel, result = matrix.nonzero(as_tuple=True)
+    named = rows_of_pixels(tuple(out.shape[1:]), planner.program.lanes)
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
+    channels = layout.places.shape[0]
+    source = layout.places.reshape(channels, -1)[:, pixel].flatten()
+    place = named.places.reshape(channels, -1)[:, result].flatten()
+    order = source.argsort(stable=True)
+    weights = matrix[pixel, result].repeat(channels)[order]
+    table = Table(("average", node.outputs[0], layout.key), lambda _: weights)
+    _scatter(planner, slot, target, source[order], place[order], table)
+    planner.put(node, target)

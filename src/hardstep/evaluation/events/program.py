@@ -98,7 +98,7 @@ class Entry:
 class Spread:
     """A changed vector of parameters, spread over the pixels of a value."""
 
-    make: Callable[[dict[int, Tensor]], Tensor]  # from changed vectors: (candidates, channels)
+    make: Callable[[Lookup], Tensor]  # from parameters, of which some are (candidates, channels)
     row: int  # room for the channels
 
 
