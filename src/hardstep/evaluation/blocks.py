@@ -50,6 +50,7 @@ MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, INCREMENTAL = "fused", "events", "incremental"
 BATCHED, ONE_BY_ONE = "batched", "one by one"
+PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 Key = tuple[str, int, int]
@@ -191,7 +192,7 @@ class Events(Tier):
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
         nodes = step.slice(span).nodes
-        if not any(node.name == "convolution" for node in nodes):
+        if not any(node.name in PICTURES for node in nodes):
             return ""
         try:
             kernel = self._kernel(step, span, nodes)

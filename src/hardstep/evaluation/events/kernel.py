@@ -23,7 +23,7 @@ from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_vectors import BYTES
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
 from hardstep.evaluation.ops.columns import Column, column_rule
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.record import Node, Record, Refused
 
 ALIGN = 64
 LANES = 16  # of a plain forward pass, in single precision
@@ -138,6 +138,14 @@ class Tables:
         return self.made[table.key]
 
 
+    def is_finite(self, table: Table) -> bool:
+        """Whether its numbers are finite, all of them (or so large that their sum is not)."""
+        key = ("finite", table.key)
+        if key not in self.made:
+            self.made[key] = self.get(table).sum()
+        return bool(self.made[key].isfinite())
+
+
 class Found(NamedTuple):
     """What a tile's candidates change at the cuts."""
 
@@ -170,7 +178,14 @@ class EventKernel:
     def __init__(self, program: Program, code: Code, tables: Tables) -> None:
         self.program, self.code, self.tables = program, code, tables
         self.base = tables.written.values.__getitem__
+        self._check_finite()
         self.fixed = [self._word(word) for stage in program.stages for word in stage.words]
+
+    def _check_finite(self) -> None:
+        """What is added to infinity is lost, and a candidate may well be finite there."""
+        for stage in self.program.stages:
+            if stage.adds and not all(self.tables.is_finite(slot.base) for slot in stage.slots):
+                raise Refused("the forward pass has values that are not finite")
 
     @property
     def bytes_per_candidate(self) -> int:

@@ -83,6 +83,11 @@ class Stage:
     slots: list[Slot]  # what it reads and writes
     work: int = 0  # vectors of its own list of work
 
+    @property
+    def adds(self) -> bool:
+        """Whether it adds differences to numbers of the base."""
+        return self.key[0] in ("spread", "depthwise", "scatter")
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
