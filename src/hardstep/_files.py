@@ -22,17 +22,25 @@ def cache_folder() -> Path:
     """Where downloaded data sets and compiled kernels are kept.
 
     Raises:
-        RuntimeError: The user has no home folder, and `XDG_CACHE_HOME` is not set.
+        DataError: The user has no home folder, and `XDG_CACHE_HOME` is not set.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise DataError("there is no home folder to keep files in; set XDG_CACHE_HOME") from error
     return Path(base) / "hardstep"
 
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """A temporary file that takes `path`'s place when the block ends well."""
+    """A temporary file that takes `path`'s place when the block ends well.
+
+    Raises:
+        DataError: In that place is a device or a pipe, which the superuser would replace.
+    """
+    _check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    temporary = _name_temporary(path)
     temporary.touch(exist_ok=False)  # readable as files usually are; those of tempfile are private
     try:
         yield temporary
@@ -42,6 +50,10 @@ def write_atomically(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _name_temporary(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}"
 
 
 def free_beside(path: Path) -> Path:
@@ -58,7 +70,14 @@ def check_writable(path: Path, option: str) -> None:
     """
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder; name a file in it with {option}")
+    _check_replaceable(path, f"; name a file with {option}")
     _check_place(path, option)
+
+
+def _check_replaceable(path: Path, way_out: str = "") -> None:
+    is_special = os.path.exists(path) and not os.path.isfile(path)
+    if is_special or os.path.realpath(path.parent) == "/dev":  # /dev/stdout may lead to a file
+        raise DataError(f"{path} is no file but a device or a pipe{way_out}")
 
 
 def check_folder(path: Path, option: str) -> None:
@@ -67,7 +86,7 @@ def check_folder(path: Path, option: str) -> None:
     Raises:
         DataError: It is a file, or lies where nothing can be written.
     """
-    if os.path.exists(path) and not os.path.isdir(path):
+    if os.path.lexists(path) and not os.path.isdir(path):
         raise DataError(f"{path} is a file; name a folder with {option}")
     _check_place(path, option)
 
@@ -85,6 +104,7 @@ def _check_place(path: Path, option: str) -> None:
         try:
             with TemporaryFile(dir=there):
                 pass
+            _name_temporary(path).exists()  # a name may be too long, or too long to write first
         except OSError as error:
             raise DataError(
                 f"{path} cannot be written: {there} takes no files ({error.strerror}); name "
