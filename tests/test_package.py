@@ -17,8 +17,8 @@ SOURCE = ROOT / "src" / "hardstep"
 
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
-    {"errors"},
-    {"_checks", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
+    {"errors", "_signals", "_text"},
+    {"_checks", "_files", "_linalg", "_pages", "_reading", "_torch", "schedules", "seeds"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},

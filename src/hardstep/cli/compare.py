@@ -21,6 +21,7 @@ from hardstep.bench.runs import Job, run_job
 from hardstep.bench.summary import summarize
 from hardstep.cli.compare_view import Curves, LiveTable
 from hardstep.cli.options import CompareOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_task

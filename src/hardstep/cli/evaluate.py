@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep.cli.options import EvaluateOptions
+from hardstep.cli.output import print
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_model

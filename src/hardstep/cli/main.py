@@ -1,32 +1,36 @@
-"""The `hardstep` command."""
+"""The `hardstep` program: signals, output and errors. The rest loads inside `main` only."""
 
 import os
-import signal
 import sys
-from types import FrameType
 
-from hardstep.cli.commands import app
-from hardstep.errors import HardstepError
+from hardstep._signals import INTERRUPTED, EndAtOnce, interrupt_on_kill
 
 
 def main() -> None:
-    """Entry point: errors of ours are one sentence and exit code 2."""
+    """Entry point: what hardstep or the system refuses is one sentence and exit code 2."""
     # Before torch and numba load: threads that spin while they wait make a step many times slower
     # as soon as another process wants a core, and gain nothing worth that where none does.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    signal.signal(signal.SIGTERM, _interrupt)
+    with EndAtOnce():
+        from hardstep.cli.commands import app
+        from hardstep.cli.output import allow_any_character
+        from hardstep.errors import HardstepError
+    interrupt_on_kill()
+    allow_any_character(sys.stdout)
     try:
         app()
     except HardstepError as error:
-        print(f"hardstep: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
+    except OSError as error:  # the system's: a file that vanished, a disk that is full
+        named = "" if error.filename is None else f"{error.filename}: "
+        _refuse(f"{named}{error.strerror or error}")
     except KeyboardInterrupt:
-        sys.exit(130)
+        print("hardstep: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C would do: `kill` and batch systems do not take a run's results with them."""
-    interrupt = signal.getsignal(signal.SIGINT)
-    if not callable(interrupt):  # a background job ignores Ctrl-C, but not this
-        interrupt = signal.default_int_handler
-    interrupt(signum, frame)
+def _refuse(reason: str) -> None:
+    from hardstep._text import to_sentence
+
+    print(f"hardstep: {to_sentence(reason)}", file=sys.stderr)
+    sys.exit(2)

@@ -5,6 +5,7 @@ import json
 from hardstep._checks import suggest
 from hardstep._files import check_writable, provenance, write_atomically
 from hardstep.cli.options import TheoryOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.theory import Check, Setup, judge, load_checks, report
 
@@ -28,7 +29,8 @@ def run_theory(options: TheoryOptions) -> int:
             temporary.write_text(json.dumps({"checks": rows, **source}, indent=1) + "\n")
     if options.html is not None:
         with write_atomically(options.html) as temporary:
-            temporary.write_text(report.write_page(outcomes, str(source["command"])))
+            page = report.write_page(outcomes, str(source["command"]))
+            temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
     return 0 if all(outcome.sound for outcome in outcomes) else 1
 
 

@@ -13,6 +13,7 @@ from hardstep import tasks
 from hardstep._files import check_folder, provenance, write_atomically
 from hardstep.cli.evaluate import CHECKPOINT, read_checkpoint, restore
 from hardstep.cli.options import TrainOptions
+from hardstep.cli.output import print
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError
 from hardstep.optim import PolyStep

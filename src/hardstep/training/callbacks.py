@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hardstep._checks import check_count
 from hardstep._files import free_beside, write_atomically
+from hardstep._text import printable
 from hardstep.optim import StepReport
 from hardstep.training.run import Run, Score
 
@@ -196,7 +197,7 @@ class LiveLine:
             self._bar = Progress(
                 TextColumn("step {task.completed}/{task.total}"),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[numbers]}"),
+                TextColumn("{task.fields[numbers]}", markup=False),
                 TimeRemainingColumn(compact=True),
                 console=self.console,
                 transient=True,
@@ -207,7 +208,7 @@ class LiveLine:
     def show(self, step: int, steps: int | None, numbers: str) -> None:
         """Renew the line."""
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step, numbers=numbers)
+            self._bar.update(self._bar.task_ids[0], completed=step, numbers=printable(numbers))
         elif time.monotonic() >= self._next:
             of = f"/{steps}" if steps else ""
             self.say(f"step {step}{of}  {numbers}")
@@ -215,7 +216,7 @@ class LiveLine:
 
     def say(self, text: str) -> None:
         """Print above the bar."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Take the bar away."""
