@@ -6,6 +6,7 @@ import os
 import pytest
 
 from hardstep._reading import MOST_BYTES, MOST_DEPTH, check_path, parse_json, parse_toml, read_text
+from hardstep.bench import load
 from hardstep.errors import DataError
 
 DEEP = 50_000
@@ -49,6 +50,8 @@ def test_a_file_that_may_have_no_end_is_not_opened(tmp_path):
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(DataError, match="is a folder, a pipe or a device; name a file"):
             read_text(path, "suite")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert load(tmp_path) == ([], [])
     (tmp_path / "long").write_bytes(b" " * (MOST_BYTES + 1))
     with pytest.raises(DataError, match="has more than 1,048,576 bytes"):
         read_text(tmp_path / "long", "suite")

@@ -19,7 +19,6 @@ with _signals.EndAtOnce(_signals.is_program()):
     _found = _random.getstate()
     _import_module("rich.style")  # draws from this generator, which is the caller's, on import
     _random.setstate(_found)
+    __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
-
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

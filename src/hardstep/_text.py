@@ -27,6 +27,11 @@ def to_line(text: str) -> str:
     return printable(re.sub(r"\s*[\r\n]\s*", " ", text))
 
 
+def to_caption(text: str) -> str:
+    """The same for a picture, where matplotlib takes what stands between dollars for a formula."""
+    return to_line(text).replace("$", r"\$")
+
+
 def to_sentence(text: str) -> str:
     """The same, as short as one can read: what is long is shown by its two ends."""
     words = _LONG_WORD.sub(lambda found: _shorten(found.group(), LONGEST_WORD), to_line(text))

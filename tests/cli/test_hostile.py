@@ -52,8 +52,9 @@ def test_no_command_takes_a_path_that_no_file_can_have(command, option, tmp_path
 
 @pytest.mark.usefixtures("closed")
 @pytest.mark.parametrize(
-    "typed", ["compare mlp --methods mezo --records", "tune mlp --records", "bench run s.toml --records",
-              "theory --only A1 --json", "theory --only A1 --html"]
+    "typed",
+    ["compare mlp --methods mezo --records", "tune mlp --records", "bench run s.toml --records",
+     "theory --only A1 --json", "theory --only A1 --html"],
 )  # fmt: skip
 def test_a_pipe_or_a_device_is_not_written_to_nor_replaced(tmp_path, typed):
     os.mkfifo(tmp_path / "pipe")
@@ -223,3 +224,17 @@ def test_a_terminal_gets_no_markup_and_no_control_characters_from_names():
     assert r"\x1b[31m\x9b\u202e\ud800" in shown
     assert "\x9b" not in shown
     assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize("title", [EVIL, r"from $\frac to $x^"], ids=["control", "formula"])
+def test_a_title_is_drawn_whatever_is_in_it(tmp_path, title):
+    pytest.importorskip("matplotlib")
+    from hardstep.bench.pictures import draw_curves
+
+    draw_curves(tmp_path / "c.png", title, [run(metric={"name": title})])
+    assert (tmp_path / "c.png").stat().st_size > 1000
+    (tmp_path / "t.py").write_text(OWN.replace('Task("own", "own"', f'Task("own", {title!r}'))
+    done = hardstep("train", "t.py", "--steps", 1, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not RAW.search(done.stdout + done.stderr)
+    assert (tmp_path / "run" / "picture.png").exists()

@@ -110,7 +110,7 @@ def load(path: Path | str) -> Loaded:
 def find_files(path: Path) -> list[Path]:
     """The file and its packed part, or all files with records in a folder; oldest part first."""
     if os.path.isdir(path):
-        found = [*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]
+        found = filter(os.path.isfile, [*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
         return sorted(found, key=lambda file: (file.name.removesuffix(".gz"), file.suffix != ".gz"))
     packed = [path.with_name(f"{path.name}.gz")] if path.suffix == ".jsonl" else []
     return [file for file in (*packed, path) if os.path.isfile(file)]

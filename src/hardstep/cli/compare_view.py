@@ -107,7 +107,7 @@ class Curves:
             print(missing, file=sys.stderr)
             return
         part = f"  # {len(found)} of {total} runs" if len(found) < total else ""
-        origin = f"{self.command}{part}"
+        origin = printable(f"{self.command}{part}")  # a picture holds no halves of characters
         if self.asked is not None:
             path = with_ending(self.asked)
         else:
