@@ -14,7 +14,7 @@ import typer
 
 from hardstep import tasks
 from hardstep.bench.axes import budget_of
-from hardstep.cli.main import COMMANDS
+from hardstep.cli.commands import COMMANDS
 from hardstep.cli.options import CompareOptions
 from tests.cli.program import hardstep
 from tests.tasks.test_dry_run import OWN as OWN_TASK
@@ -64,7 +64,7 @@ def test_help_names_every_task_data_set_and_usual_budget():
 
 def test_help_and_import_do_not_load_torch():
     code = (
-        "import sys, hardstep, hardstep.cli.main as m\n"
+        "import sys, hardstep, hardstep.cli.commands as m\n"
         "for command in ('', *m.COMMANDS):\n"
         "    try: m.app([*command.split(), '--help'])\n"
         "    except SystemExit: pass\n"
@@ -188,7 +188,7 @@ def test_no_warning_reaches_a_user(tmp_path):
         "bench table suite.jsonl --reference mezo",
         "report runs.jsonl",
     ]
-    code = f"import hardstep.cli.main as m\nfor line in {lines}:\n"
+    code = f"import hardstep.cli.commands as m\nfor line in {lines}:\n"
     code += "    assert m.app(line.split(), standalone_mode=False) == 0, line\n"
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hardstep import __version__
 from hardstep._files import provenance
 from hardstep.cli.options import MaxsatOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.maxsat import Formula, random_ksat, read
 from hardstep.maxsat.local import local_search
