@@ -143,7 +143,7 @@ def check_writable(path: Path, option: str) -> None:
 
 
 def _check_replaceable(path: Path, way_out: str = "") -> None:
-    is_special = os.path.exists(path) and not os.path.isfile(path)
+    is_special = os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
     if is_special or os.path.realpath(path.parent) == "/dev":  # /dev/stdout may lead to a file
         raise DataError(f"{path} is no file but a device or a pipe{way_out}")
 

@@ -7,9 +7,11 @@ from typing import TextIO
 from hardstep._text import printable
 
 
-def print(*values: object, file: TextIO | None = None, flush: bool = False) -> None:
+def print(
+    *values: object, end: str = "\n", file: TextIO | None = None, flush: bool = False
+) -> None:
     """Python's own, with control characters written out."""
-    builtins.print(printable(" ".join(map(str, values))), file=file, flush=flush)
+    builtins.print(printable(" ".join(map(str, values))), end=end, file=file, flush=flush)
 
 
 def allow_any_character(stream: TextIO) -> None:
