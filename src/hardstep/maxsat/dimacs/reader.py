@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from hardstep.errors import DataError
 from hardstep.maxsat.dimacs.clauses import Clauses, Header, parse_clauses, split_header
 from hardstep.maxsat.dimacs.text import BLANK, Passage, read_passages, refusal
-from hardstep.maxsat.formula import MAX_TOTAL_WEIGHT, Formula, row_starts, sum_exactly
+from hardstep.maxsat.formula import MAX_TOTAL_WEIGHT, Formula, sum_exactly
+from hardstep.maxsat.normal import row_starts
 
 # Bytes parsed at once: much against the cost of a numpy call, little against memory.
 PIECE_BYTES = 1 << 18
