@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardstep.errors import DataError
+from hardstep.maxsat.index import count_occurrences, list_occurrences
 from hardstep.maxsat.normal import normalize, row_starts
 
 # Literals, and clauses with a sign, are 31-bit numbers.
@@ -128,8 +129,7 @@ class Formula:
     @cached_property
     def occurrence_starts(self) -> NDArray[np.int64]:
         """(variables + 1,) where the occurrences of each variable start."""
-        counts = np.bincount(self.literals >> 1, minlength=self.num_variables)
-        return _freeze(row_starts(counts))
+        return _freeze(count_occurrences(self.num_variables, self.literals))
 
     @cached_property
     def occurrences(self) -> NDArray[np.int32]:
@@ -137,14 +137,7 @@ class Formula:
 
         Those of variable v, in increasing order, are at occurrence_starts[v:v + 2].
         """
-        # One plain sort of (variable, clause, sign) packed into 61 bits: numpy's stable
-        # argsort of the variables takes several times as long and twice the memory.
-        keys = np.repeat(np.arange(0, 2 * self.num_clauses, 2), self.lengths)
-        keys |= self.literals & 1
-        keys |= (self.literals >> 1).astype(np.int64) << 31
-        keys.sort()
-        keys &= 2**31 - 1
-        return _freeze(keys.astype(np.int32))
+        return _freeze(list_occurrences(self.starts, self.literals, self.occurrence_starts))
 
     def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(clauses,) which clauses hold no true literal."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep.errors import ConfigError
-from hardstep.maxsat.deltas import jit
+from hardstep.maxsat.compiled import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import Standing, plain_costs
 from hardstep.seeds import derive
@@ -135,7 +135,7 @@ def _begin(formula: Formula, start: NDArray[np.bool_], seed: int) -> _Work:
     return work
 
 
-@jit()
+@jit
 def _count(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -154,7 +154,7 @@ def _count(
             work.breaks[variables] += costs[c] if costs.size > 1 else costs[0]
 
 
-@jit()
+@jit
 def _random(state: NDArray[np.int64]) -> float:
     """Uniform in [0, 1): xorshift64*, whose state is the third counter."""
     x = np.uint64(state[2])
@@ -165,7 +165,7 @@ def _random(state: NDArray[np.int64]) -> float:
     return (x * np.uint64(2685821657736338717) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@jit()
+@jit
 def _choose(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -197,7 +197,7 @@ def _choose(
     return int(literals[last - 1] >> 1)
 
 
-@jit()
+@jit
 def _flip(
     variable: int,
     literals: NDArray[np.int32],
@@ -235,7 +235,7 @@ def _flip(
                 work.breaks[work.clauses[clause, 1]] += cost
 
 
-@jit()
+@jit
 def _unlist(clause: int, work: _Work) -> None:
     """Take a clause off the list of falsified ones: the last one takes its place."""
     work.counters[0] -= 1
@@ -245,7 +245,7 @@ def _unlist(clause: int, work: _Work) -> None:
     work.place[clause] = -1
 
 
-@jit()
+@jit
 def _keep(work: _Work) -> None:
     """Make the current assignment the best one: redo the flips since, or copy."""
     if work.counters[1] < 0:
@@ -257,7 +257,7 @@ def _keep(work: _Work) -> None:
     work.costs[1] = work.costs[0]
 
 
-@jit()
+@jit
 def _run(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],

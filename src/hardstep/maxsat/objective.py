@@ -14,14 +14,10 @@ from torch import Tensor
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Candidates
 from hardstep.geometry import ParticleMap
-from hardstep.maxsat.deltas import (
-    assignment_costs,
-    candidate_costs,
-    count_true,
-    flip_costs,
-    shared_clauses,
-)
+from hardstep.maxsat.compiled import run_in_pieces
+from hardstep.maxsat.deltas import assignment_costs, candidate_costs, count_true, flip_costs
 from hardstep.maxsat.formula import Formula, require
+from hardstep.maxsat.index import list_shared
 
 NAME = "x"  # of the one tensor that is searched
 
@@ -64,28 +60,13 @@ class MaxSat:
 
     def losses(self, candidates: Candidates) -> Tensor:
         """One cost per candidate."""
-        numbers, formula = self._numbers(candidates), self.formula
+        numbers = self._numbers(candidates)
         if candidates.particles is not self._particles:
             self._list_shared(candidates)
         values = numbers >= 0
         falsified = self._find_falsified(values)
         self.standing = self._standing(falsified)
-        flips = flip_costs(
-            values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs
-        )
-        num, vertices, probes, dim = candidates.offsets.shape
-        differences = candidate_costs(
-            candidates.asked.numpy(),
-            self._places,
-            candidates.offsets.reshape(num, vertices * probes, dim).numpy(),
-            numbers,
-            flips,
-            self._shared,
-            formula.starts,
-            formula.literals,
-            self.counts,
-            self.costs,
-        )
+        differences = self._differences(candidates, numbers, self._flip_costs(values))
         return torch.from_numpy(differences.reshape(-1)).add_(self._cost(falsified))
 
     def stand(self, values: NDArray[np.bool_]) -> Standing:
@@ -94,9 +75,36 @@ class MaxSat:
         return self.standing
 
     def _find_falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        count_true(self.formula.starts, self.formula.literals, values, self.counts)
+        formula, counts = self.formula, self.counts
+        run_in_pieces(
+            count_true, counts.size, formula.literals.size,
+            formula.starts, formula.literals, values, counts,
+        )  # fmt: skip
         falsified: NDArray[np.bool_] = self.counts == 0
         return falsified
+
+    def _flip_costs(self, values: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What flipping each variable alone would cost, (variables,)."""
+        formula, result = self.formula, np.empty(values.size)
+        run_in_pieces(
+            flip_costs, values.size, formula.literals.size,
+            values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs, result,
+        )  # fmt: skip
+        return result
+
+    def _differences(
+        self, candidates: Candidates, numbers: NDArray[np.floating], flips: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What each candidate costs more than the current point, (rows, candidates)."""
+        formula, (num, vertices, probes, dim) = self.formula, candidates.offsets.shape
+        offsets = candidates.offsets.reshape(num, vertices * probes, dim).numpy()
+        result = np.empty(offsets.shape[:2])
+        run_in_pieces(
+            candidate_costs, num, offsets.size + vertices * probes * self._shared[1].size,
+            candidates.asked.numpy(), self._places, offsets, numbers, flips, self._shared,
+            formula.occurrence_starts, formula.occurrences, self.counts, self.costs, result,
+        )  # fmt: skip
+        return result
 
     def _standing(self, falsified: NDArray[np.bool_]) -> Standing:
         formula, hard = self.formula, 0
@@ -133,7 +141,7 @@ class MaxSat:
         owner = np.arange(particles.num_particles, dtype=np.int32)[:, None]
         real = self._places >= 0
         particle_of[self._places[real]] = np.broadcast_to(owner, self._places.shape)[real]
-        self._shared = shared_clauses(
+        self._shared = list_shared(
             self.formula.starts, self.formula.literals, particle_of, particles.num_particles
         )
 
@@ -161,4 +169,9 @@ def population_costs(formula: Formula, assignments: NDArray[np.bool_]) -> NDArra
         f"got {assignments.dtype} of shape {assignments.shape}",
     )
     costs = plain_costs(formula) if formula.num_clauses else np.ones(1)
-    return assignment_costs(formula.starts, formula.literals, assignments, costs)
+    result, groups = np.zeros(len(assignments)), -(-len(assignments) // 64)
+    run_in_pieces(
+        assignment_costs, groups, groups * formula.literals.size,
+        formula.starts, formula.literals, assignments, costs, result,
+    )  # fmt: skip
+    return result
