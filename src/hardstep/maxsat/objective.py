@@ -18,6 +18,7 @@ from hardstep.maxsat.compiled import run_in_pieces
 from hardstep.maxsat.deltas import assignment_costs, candidate_costs, count_true, flip_costs
 from hardstep.maxsat.formula import Formula, require
 from hardstep.maxsat.index import list_shared
+from hardstep.subspaces import BoundSubspace
 
 NAME = "x"  # of the one tensor that is searched
 
@@ -55,7 +56,9 @@ class MaxSat:
         if not small:
             self.counts = self.counts.astype(np.int32)
         self.standing: Standing | None = None  # of the assignment looked at last
-        self._same_weight = int(plain[0]) if plain.size == 1 and formula.hard is None else 0
+        # As it is in the formula: the float in `plain` has lost units of one above 2**53.
+        same = plain.size == 1 and formula.hard is None
+        self._same_weight = int(formula.weights[0]) if same else 0
         self._particles: ParticleMap | None = None
 
     def losses(self, candidates: Candidates) -> Tensor:
@@ -132,9 +135,7 @@ class MaxSat:
     def _list_shared(self, candidates: Candidates) -> None:
         """What depends on how variables are grouped, once."""
         particles = candidates.particles
-        numbered = torch.arange(particles.num_coordinates, dtype=torch.float64)
-        (expanded,) = candidates.subspace.expand(numbered).values()
-        if not torch.equal(expanded.reshape(-1).double(), numbered):
+        if not keeps_coordinates(candidates.subspace, particles.num_coordinates):
             raise ConfigError("MaxSat: coordinates must be the variables; use subspace=Full()")
         self._particles, self._places = particles, particles.index.numpy()
         particle_of = np.empty(self.formula.num_variables, np.int32)
@@ -144,6 +145,20 @@ class MaxSat:
         self._shared = list_shared(
             self.formula.starts, self.formula.literals, particle_of, particles.num_particles
         )
+
+
+def keeps_coordinates(subspace: BoundSubspace, size: int) -> bool:
+    """Whether coordinate i is number i of the one tensor, for all of them.
+
+    Their numbers are sent through digit by digit, since a float32 holds none above 2**24.
+    """
+    numbered = torch.arange(size)
+    for shift in range(0, max(1, size.bit_length()), 8):
+        digit = ((numbered >> shift) & 255).to(subspace.layout.dtype)
+        (expanded,) = subspace.expand(digit).values()
+        if not torch.equal(expanded.reshape(-1), digit):
+            return False
+    return True
 
 
 def plain_costs(formula: Formula) -> NDArray[np.float64]:
