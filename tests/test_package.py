@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors"},
-    {"_checks", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
+    {"_checks", "_files", "_linalg", "_memory", "_pages", "_torch", "schedules", "seeds"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},
     {"optim"},

@@ -91,7 +91,7 @@ class Formula:
         Left out, `num_variables` is the largest variable that occurs, and every weight is 1.
         """
         lengths = np.array([len(clause) for clause in clauses], dtype=np.int64)
-        signed = np.array(list(chain.from_iterable(clauses)), dtype=np.int64)
+        signed = _integers("literals", list(chain.from_iterable(clauses))).astype(np.int64)
         require(not (signed == 0).any(), "0 is not a literal; variables count from 1")
         variables = np.abs(signed) - 1
         if num_variables is None:
@@ -100,6 +100,16 @@ class Formula:
         if weights is None:
             weights = np.ones(lengths.size, dtype=np.int64)
         return cls(num_variables, row_starts(lengths), literals, weights, hard)  # type: ignore[arg-type]
+
+    def renumber(self, num_variables: int, literals: NDArray[np.int32]) -> "Formula":
+        """The same clauses after their variables got other numbers, different ones for each."""
+        formula = object.__new__(Formula)
+        changed = {"num_variables": num_variables, "literals": _freeze(literals)}
+        for name in ("starts", "weights", "hard", "num_tautologies"):
+            object.__setattr__(formula, name, getattr(self, name))
+        for name, value in changed.items():
+            object.__setattr__(formula, name, value)
+        return formula
 
     @property
     def num_clauses(self) -> int:
@@ -139,14 +149,23 @@ class Formula:
         """
         return _freeze(list_occurrences(self.starts, self.literals, self.occurrence_starts))
 
-    def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(clauses,) which clauses hold no true literal."""
+    def check_assignment(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The assignment, if it is one of this formula.
+
+        Raises:
+            DataError: It has another type or size.
+        """
         assignment = np.asarray(assignment)
         require(
             assignment.dtype == np.bool_ and assignment.shape == (self.num_variables,),
             f"an assignment is {self.num_variables} booleans, "
             f"got {assignment.dtype} of shape {assignment.shape}",
         )
+        return assignment
+
+    def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(clauses,) which clauses hold no true literal."""
+        assignment = self.check_assignment(assignment)
         holds = assignment[self.literals >> 1]
         holds ^= (self.literals & 1).astype(np.bool_)
         falsified = np.ones(self.num_clauses, dtype=np.bool_)
