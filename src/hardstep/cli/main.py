@@ -1,5 +1,7 @@
 """The `hardstep` command. Commands parse here and load torch only when they run."""
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -98,6 +100,8 @@ def main() -> None:
     # as soon as another process wants a core, and gain nothing worth that where none does.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     signal.signal(signal.SIGTERM, _interrupt)
+    # Else Python looks through all that torch and numba hold before it ends, for some seconds.
+    atexit.register(gc.freeze)
     try:
         app()
     except HardstepError as error:
