@@ -82,3 +82,18 @@ def test_an_ignored_signal_stays_ignored():
         assert not heard.noted
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_one_that_comes_in_a_finalizer_is_raised_after_it():
+    """Python drops what a finalizer raises, and LLVM what its callbacks raise."""
+
+    class Ends:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    with Interrupts() as heard, pytest.raises(KeyboardInterrupt), heard.raised():
+        Ends()
+        began = time.perf_counter()
+        while time.perf_counter() - began < 5:
+            pass
+        raise AssertionError

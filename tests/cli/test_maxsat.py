@@ -139,3 +139,13 @@ def test_a_signal_while_the_answer_is_written_does_not_cut_it(instance, monkeypa
     done = hardstep("maxsat", instance, "--steps", 10)
     (digits,) = lines_of(done, "v")
     assert len(digits) == 60
+
+
+def test_a_signal_while_steps_are_planned_prints_the_start(instance, monkeypatch):
+    def kill(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("hardstep.maxsat.search.Search.steps_within", kill)
+    done = hardstep("maxsat", instance)
+    assert done.returncode == 130, done.stderr
+    assert [len(digits) for digits in lines_of(done, "v")] == [60]

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 PATIENCE = 0.5  # seconds with a reader that takes nothing, after a signal
+RETRY = 0.02  # seconds after a moment at which nothing can be raised
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -31,7 +32,7 @@ class Interrupts:
                 if callable(signal.getsignal(number)):  # a background job ignores Ctrl-C
                     self._before[number] = signal.signal(number, self._hear)
             if hasattr(signal, "SIGALRM") and self._before:
-                self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._give_up)
+                self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_late)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,20 +63,33 @@ class Interrupts:
             self._set_timer(0)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self.noted:
-            raise KeyboardInterrupt
-        self.noted = True
-        if self._raising:
-            self._raising = False
-            raise KeyboardInterrupt
-        if self._writing:
+        del number
+        again, self.noted = self.noted, True
+        if again or self._raising:
+            self._raise(frame)
+        elif self._writing:
             self._set_timer(PATIENCE)
 
-    def _give_up(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _raise_late(self, number: int, frame: FrameType | None) -> None:
+        del number
+        self._raise(frame)
+
+    def _raise(self, frame: FrameType | None) -> None:
+        if _loses_exceptions(frame):
+            self._set_timer(RETRY)
+            return
+        self._raising = False
         raise KeyboardInterrupt
 
     def _set_timer(self, seconds: float) -> None:
         if self._before and hasattr(signal, "SIGALRM"):
             signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _loses_exceptions(frame: FrameType | None) -> bool:
+    """Whether C called what runs now, and drops what it raises: finalizers, LLVM's callbacks."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or "llvmlite" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False

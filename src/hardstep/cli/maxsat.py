@@ -133,8 +133,8 @@ def _search(options: MaxsatOptions, formula: Formula, output: "_Output") -> Sear
         seconds *= 1 - POLISH_SHARE
     try:
         steps = options.steps or search.steps_within(seconds or SECONDS)
-    except KeyboardInterrupt:
-        steps = 0  # the start is evaluated, and reported
+    except KeyboardInterrupt:  # the start is evaluated, and reported
+        return search.run(0, watch=output.step)._replace(stopped=INTERRUPTED)
     if not options.steps:
         output.comment(f"{steps:,} steps planned; --steps {steps} repeats this run exactly")
     output.live.start(steps)

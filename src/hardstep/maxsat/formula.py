@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardstep.errors import DataError
+from hardstep.maxsat.compiled import run_in_pieces
+from hardstep.maxsat.deltas import count_true
 from hardstep.maxsat.index import count_occurrences, list_occurrences
 from hardstep.maxsat.normal import normalize, row_starts
 
@@ -166,13 +168,12 @@ class Formula:
     def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(clauses,) which clauses hold no true literal."""
         assignment = self.check_assignment(assignment)
-        holds = assignment[self.literals >> 1]
-        holds ^= (self.literals & 1).astype(np.bool_)
-        falsified = np.ones(self.num_clauses, dtype=np.bool_)
-        # reduceat would take the literal after an empty clause for its own.
-        filled = np.flatnonzero(self.lengths)
-        if filled.size:
-            falsified[filled] = ~np.logical_or.reduceat(holds, self.starts[filled])
+        counts = np.empty(self.num_clauses, np.int32)
+        run_in_pieces(
+            count_true, counts.size, self.literals.size,
+            self.starts, self.literals, assignment, counts,
+        )  # fmt: skip
+        falsified: NDArray[np.bool_] = counts == 0
         return falsified
 
     def cost(self, assignment: NDArray[np.bool_]) -> tuple[int, int]:

@@ -103,7 +103,7 @@ class Search:
         """Search until the steps, the time or the target is reached, or Ctrl-C is pressed.
 
         Args:
-            steps: Planned; schedules span them.
+            steps: Planned; schedules span them. With 0, the start is the answer.
             seconds: Of wall-clock, at most.
             target: Stop when the best assignment is at least as good.
             watch: Called after every step, with the assignment if it is the best so far.
@@ -150,7 +150,8 @@ class Search:
         return torch.randn(self._occurring.formula.num_variables, generator=generator)
 
     def _optimizer(self, steps: int) -> PolyStep:
-        return PolyStep({NAME: self._start()}, self.preset(steps), seed=self.seed)
+        settings = self.preset(max(1, steps))  # schedules span at least one
+        return PolyStep({NAME: self._start()}, settings, seed=self.seed)
 
 
 def _unit(formula: Formula) -> float:

@@ -6,21 +6,20 @@ Bytes were measured as the growth of the process at its peak, and rounded up.
 from hardstep._memory import check_memory
 from hardstep.maxsat.formula import Formula
 
-# Numbers, particles, probes, costs and plans of a step; counts, costs and masks; the index.
-_STEP_PER_VARIABLE, _STEP_PER_CLAUSE, _STEP_PER_LITERAL = 320, 32, 12
-_FLIPS_PER_VARIABLE, _FLIPS_PER_CLAUSE, _FLIPS_PER_LITERAL = 40, 48, 16
-# Starts and weights with their checks; the literals.
-_FORMULA_PER_CLAUSE, _FORMULA_PER_LITERAL = 48, 8
+_STEP = (240, 4, 6)  # for each variable, clause and literal
+_FLIPS = (40, 24, 10)
+_WEIGHTS = 24  # more for each clause, if the weights differ
+_FORMULA_PER_CLAUSE, _FORMULA_PER_LITERAL = 32, 4
 
 
 def check_search(formula: Formula) -> None:
     """Refuse a formula whose search by PolyStep would not fit in memory."""
-    _check("Search", formula, _STEP_PER_VARIABLE, _STEP_PER_CLAUSE, _STEP_PER_LITERAL)
+    _check("Search", formula, *_STEP)
 
 
 def check_local(formula: Formula) -> None:
     """Refuse a formula whose local search would not fit in memory."""
-    _check("local_search", formula, _FLIPS_PER_VARIABLE, _FLIPS_PER_CLAUSE, _FLIPS_PER_LITERAL)
+    _check("local_search", formula, *_FLIPS)
 
 
 def check_formula(what: str, num_clauses: int, num_literals: int, way_out: str) -> None:
@@ -34,6 +33,8 @@ def _check(
 ) -> None:
     literals = formula.literals.size
     variables = min(formula.num_variables, literals)  # others do not occur
+    if formula.hard is not None or formula.weights.max(initial=1) > formula.weights.min(initial=1):
+        per_clause += _WEIGHTS
     check_memory(
         f"{who}: {variables:,} variables in {formula.num_clauses:,} clauses",
         per_variable * variables + per_clause * formula.num_clauses + per_literal * literals,
