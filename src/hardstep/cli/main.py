@@ -1,5 +1,7 @@
 """The `hardstep` program: signals, output and errors. The rest loads inside `main` only."""
 
+import atexit
+import gc
 import os
 import sys
 
@@ -17,6 +19,8 @@ def main() -> None:
         from hardstep.errors import HardstepError
     interrupt_on_kill()
     allow_any_character(sys.stdout)
+    # Else Python looks through all that torch and numba hold before it ends, for some seconds.
+    atexit.register(gc.freeze)
     try:
         app()
     except HardstepError as error:
