@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardstep.maxsat import Formula, Search, local, random_ksat
+from hardstep.maxsat import Formula, Search, local, pieces, random_ksat
 
 FORK = """
 import os
