@@ -8,22 +8,57 @@ from typing import Any
 import typer
 from hypothesis import strategies as st
 
-from hardstep.cli.main import app
+try:
+    from hardstep.cli.commands import app
+except ImportError:
+    from hardstep.cli.main import app
 from tests.fuzz.answers import ACCEPTED, ask, close, judge
 from tests.fuzz.damage import NUMBERS, TEXTS
 from tests.fuzz.formulas import SAMPLES
+from tests.fuzz.record_files import COMPARE
 from tests.fuzz.target import Case, Target, remove
 
+SUITE = """[[run]]
+tasks = ["mlp"]
+methods = ["random", "mezo"]
+seeds = [0]
+match = "steps"
+budget = 2
+"""
 CLOSED = (
     *("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search", "diagnose.diagnose"),
     *("theory.judge", "bench.carry_out"),
 )
-FILES = ("formula.cnf", "empty", "folder", "missing", "missing/below.html", "page.html", "p.md")
+FILES = (
+    "formula.cnf",
+    "records.jsonl",
+    "suite.toml",
+    "empty",
+    "folder",
+    "missing",
+    "missing/below.html",
+    "page.html",
+    "p.md",
+)
 NAMES = (
     *("snn", "mlp", "mnist", "int8", "argmax", "digits", "polystep", "openai-es", "adam", "random"),
     *("polystep,random", "mezo,", ",", "steps", "evals", "time", "A1", "A1,C", "a", "own.py:x"),
     *("polystep.preset=sketch", "openai-es.sigma=0", "openai-es.sigma=nan", "random.x=1", "=", "."),
     *("polystep.rank=1e9", "/", ".", "..", "-", "--", "/proc/nothing/x", "picture.png", "x.jsonl"),
+)
+
+WORKING = (
+    "train mlp --data digits --seed 1 --steps 3 --out new --coverage --json",
+    "compare mlp --methods polystep,random --match evals --budget 2000 --seeds 2 --no-picture",
+    "compare mlp --methods random,mezo --option mezo.epsilon=0.1 --records new.jsonl --json",
+    "tune mlp --method random --match steps --budget 3 --seeds 1 --first-seed 9 --records x.jsonl",
+    "maxsat formula.cnf --steps 1 --seed 3 --target 2 --polish",
+    "maxsat --random 20 --ratio 4.2 --seconds 1 --json",
+    "diagnose mlp --seed 0 --temperature 0.1 --step-radius 1 --probe-radius 2 --picture p.png",
+    "theory --only A1 --seed 1 --json outcomes.json --html outcomes.html",
+    "report records.jsonl --out page.html --reference random",
+    "bench run suite.toml --records new.jsonl --processes 2 --tasks mlp --methods random",
+    "bench table records.jsonl --reference random",
 )
 
 
@@ -57,6 +92,21 @@ def _choose(words: tuple[str, ...], rng: Random) -> list[str]:
     return arguments
 
 
+def _change(arguments: list[str], rng: Random) -> list[str]:
+    """A command line that works, with one word changed, added or dropped."""
+    place = rng.randrange(1, len(arguments))
+    kind = rng.choice(("value", "value", "value", "option", "drop", "repeat"))
+    if kind == "value":
+        arguments[place] = rng.choice(VALUES)
+    elif kind == "option":
+        arguments[len(arguments) :] = [rng.choice(EVERY), rng.choice(VALUES)]
+    elif kind == "drop":
+        del arguments[place]
+    else:
+        arguments[place:place] = arguments[place : place + 2]
+    return arguments
+
+
 def _join(arguments: list[str]) -> bytes:
     """As the system hands them over: bytes, none of them zero."""
     clean = (argument.replace("\0", "") for argument in arguments)
@@ -77,6 +127,9 @@ class CommandLine(Target):
     def prepare(self) -> None:
         """Files to name."""
         Path("formula.cnf").write_bytes(SAMPLES[0])
+        Path("suite.toml").write_text(SUITE)
+        answer = ask(*COMPARE.split(), "--records", "records.jsonl")
+        assert answer.code == 0, answer.err
         Path("empty").touch()
         Path("folder").mkdir()
 
@@ -86,6 +139,8 @@ class CommandLine(Target):
 
     def vary(self, rng: Random) -> Case:
         """Arguments as somebody might type them."""
+        if rng.random() < 0.7:
+            return Case(_join(_change(rng.choice(WORKING).split(), rng)))
         return Case(_join(_choose(rng.choice(sorted(COMMANDS)), rng)))
 
     def read(self, case: Case) -> str:

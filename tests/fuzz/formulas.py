@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import re
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from tests.maxsat.naive import Plain, as_lists, falsified, normal, parse
 
 FILE = Path("formula")
 MOST_VARIABLES = 100_000  # that the second reader, in plain Python, is given to count
+_ZERO = re.compile(r"(?<!\S)-?0+(?!\S)")  # however it is written, it closes a clause
 SAMPLES = (
     b"c random\np cnf 5 6\n1 -2 3 0\n-1 2 0\n4 5 -3 0\n-4 0\n2 -5 0\n1 1 -3 0\n",
     b"p cnf 3 2\n1 2\n-3 0 -1 -2 3 0\n%\n0\n",
@@ -103,8 +105,9 @@ def _parse(content: bytes) -> Plain | None:
             content = unpack(content)
         except (OSError, EOFError, lzma.LZMAError):
             continue
+    text = _ZERO.sub("0", content.decode("latin-1"))
     try:
-        plain = parse(content.decode("latin-1"))
+        plain = parse(text)
     except (ValueError, IndexError):
         return None
     return plain if plain.num_variables <= MOST_VARIABLES else None

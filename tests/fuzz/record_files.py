@@ -1,7 +1,6 @@
 """Targets: files of records, plain and packed."""
 
 import gzip
-import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,9 +12,10 @@ from hardstep.errors import HardstepError
 from tests.fuzz.answers import ACCEPTED, REFUSED, Fault, ask, judge
 from tests.fuzz.damage import damage, damage_binary
 from tests.fuzz.target import Case, Target
-from tests.fuzz.trees import damage_tree, to_json, values
+from tests.fuzz.trees import damage_tree, from_json, to_json, values
 
 FILE, PACKED, PAGE = Path("a.jsonl"), Path("a.jsonl.gz"), Path("page.html")
+COMPARE = "compare mlp --methods random,mezo --budget 200 --seeds 2 --no-picture"
 COMMANDS = (
     ("bench", "table", str(FILE), "--reference", "random"),
     ("report", str(FILE), "--reference", "random", "--out", str(PAGE)),
@@ -34,8 +34,7 @@ class Records(Target):
 
     def prepare(self) -> None:
         """Compare two methods."""
-        arguments = "compare mlp --methods random,mezo --budget 200 --seeds 2 --no-picture"
-        answer = ask(*arguments.split(), "--records", str(FILE))
+        answer = ask(*COMPARE.split(), "--records", str(FILE))
         assert answer.code == 0, answer.err
 
     def open(self) -> None:
@@ -51,7 +50,7 @@ class Records(Target):
         return Case(b"".join(map(to_json, self._change_one(rng))))
 
     def _change_one(self, rng: Random) -> list[Any]:
-        lines = [json.loads(line) for line in self.content.splitlines()]
+        lines = list(map(from_json, self.content.splitlines()))
         chosen = rng.randrange(len(lines))
         lines[chosen] = damage_tree(lines[chosen], rng)
         return lines
@@ -75,7 +74,9 @@ class Records(Target):
             loaded = records.load(FILE)
         except HardstepError:
             return
-        if any(record not in self.records for record in loaded.records):
+        for record in loaded.records:
+            if any(known.items() <= record.items() for known in self.records):
+                continue  # perhaps with a member more, which nothing reads
             raise Fault("a damaged record is used", "bench/records.py")
 
 

@@ -1,6 +1,5 @@
 """Targets: the files of a run, which are written once and read back by resuming and evaluating."""
 
-import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +13,7 @@ from hardstep.training import Checkpoint, JsonlLog, checkpoints, fit
 from tests.fuzz.answers import ACCEPTED, Fault, ask, close, judge, refuse
 from tests.fuzz.damage import damage, damage_binary
 from tests.fuzz.target import Case, Target
-from tests.fuzz.trees import damage_tree, to_json
+from tests.fuzz.trees import damage_tree, from_json, to_json
 
 CHECKPOINT, LOG = Path("checkpoint.pt"), Path("log.jsonl")
 PLANTED = Path("planted.py")
@@ -91,7 +90,7 @@ class SavedByFit(Target):
 class LogOfFit(SavedByFit):
     """The log of an unfinished run, which resuming cuts and continues."""
 
-    name, share = "log", 1.0
+    name, share = "log", 0.3
 
     def prepare(self) -> None:
         """Train, but not to the end."""
@@ -182,7 +181,7 @@ class ResultOfTrain(SavedByTrain):
 
     def load(self) -> dict[str, Any]:
         """What the sample holds."""
-        found: dict[str, Any] = json.loads(self.content)
+        found: dict[str, Any] = from_json(self.content)
         return found
 
     def vary(self, rng: Random) -> Case:

@@ -174,6 +174,7 @@ def test_a_plain_answer_is_accepted_or_refused(answer, outcome):
         (Answer(2, "", "hardstep: a\nb\nc\nd\ne\n", None), "long"),
         (Answer(0, "\x1b[31m", "", None), "control character"),
         (Answer(2, "", "hardstep: a\x07\n", None), "control character"),
+        (Answer(2, "", "hardstep: \x9b2J\n", None), "control character"),
         (Answer(2, "", "hardstep: \n", None), "empty"),
     ],
 )
