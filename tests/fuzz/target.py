@@ -25,7 +25,7 @@ class Target:
 
     name = ""
     share = 1.0  # of the inputs
-    seconds = 20.0  # for one input, far more than it should take
+    seconds = 60.0  # for one input: far more than it takes, however busy the machine is
     memory = 1 << 30  # bytes beyond what the process has before the first input
     strategy: SearchStrategy[bytes] | None = None  # of inputs made from nothing, by hypothesis
 
