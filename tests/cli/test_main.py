@@ -137,8 +137,10 @@ def test_a_place_in_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monk
     assert (done.returncode, done.stderr) == (2, f"hardstep: {sentence}\n")
 
 
+@pytest.mark.usefixtures("closed")
 def test_what_cannot_be_parsed_is_named_with_exit_code_2():
     unclear = {"train mlp --steps 0": "--steps", "train": "Missing argument", "x": "No such comm"}
+    unclear |= {f"{command} mlp --seeds 10001": "--seeds" for command in ("compare", "tune")}
     for typed, sentence in unclear.items():
         done = hardstep(*typed.split())
         assert (done.returncode, done.stdout) == (2, "")
