@@ -4,6 +4,7 @@
 # make docs   build the pages into site/; broken links fail
 # make coverage   every test, with the lines and branches of src that they reach
 # make release-check   build sdist and wheel, look inside, train with the wheel alone
+# make fuzz   an hour of damaged files and odd command lines; findings go to runs/fuzz/
 # make bench-step   time a step against the published package, on an otherwise idle machine
 # make bench-maxsat   MAX-SAT against its baselines; files from the folder HARDSTEP_DATA names
 PYTHON ?= python3
@@ -14,7 +15,7 @@ ARGS   ?=
 # The tests of a module share what it computes, so a module stays on one worker.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: demo test check docs coverage lint release-check bench-step bench-maxsat clean
+.PHONY: demo test check docs coverage lint release-check fuzz bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
@@ -40,6 +41,9 @@ lint: $(VENV)/.installed-dev
 
 release-check:
 	$(PYTHON) tools/release_check.py
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 bench-step: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.step $(ARGS)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from typer.models import ArgumentInfo
 
-from hardstep.cli.main import COMMANDS
+from hardstep.cli.commands import COMMANDS
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)\s]*)\)")
 PLACE = "<!-- commands -->"

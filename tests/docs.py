@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from hardstep.bench import suite
-from hardstep.cli import main as command
+from hardstep.cli import commands as command
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hardstep.cli.main import COMMANDS
+from hardstep.cli.commands import COMMANDS
 from tests import docs
 
 PAGES = sorted(docs.DOCS.rglob("*.md"))

@@ -17,8 +17,9 @@ SOURCE = ROOT / "src" / "hardstep"
 
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
-    {"errors"},
-    {"_checks", "_files", "_linalg", "_pages", "_seals", "_torch", "schedules", "seeds"},
+    {"errors", "_signals", "_text"},
+    {"_checks", "_files", "_linalg", "_memory", "_pages", "_reading", "_seals", "_torch"}
+    | {"schedules", "seeds"},
     {"_cache"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},

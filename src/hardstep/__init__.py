@@ -8,15 +8,17 @@ The names are listed in `__init__.pyi`, once for type checkers and for this modu
 on first use, so `import hardstep` and `hardstep --help` do not wait for torch.
 """
 
-import random as _random
-from importlib import import_module as _import_module
+from hardstep import _signals
 
-import lazy_loader as _lazy
+with _signals.EndAtOnce(_signals.is_program()):
+    import random as _random
+    from importlib import import_module as _import_module
 
-_found = _random.getstate()
-_import_module("rich.style")  # draws from this generator, which is the caller's, on import
-_random.setstate(_found)
+    import lazy_loader as _lazy
+
+    _found = _random.getstate()
+    _import_module("rich.style")  # draws from this generator, which is the caller's, on import
+    _random.setstate(_found)
+    __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
-
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The public names: what a user starts with. Each package (`hardstep.solvers`, …) has more."""
+"""The public names: what a user starts with. Each package (`hardstep.solvers`, ...) has more."""
 
 from . import data as data
 from . import maxsat as maxsat

@@ -9,9 +9,13 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
+from sys import float_info
 from typing import TypeGuard
 
 from hardstep.errors import ConfigError
+
+LARGEST = float_info.max  # a whole number may be finite and yet no float
+MOST = 2**63
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -48,20 +52,22 @@ def abridge(value: object) -> str:
 
 def check_positive(what: str, value: object) -> None:
     """Refuse what is not a finite number > 0."""
-    if not is_number(value) or not 0 < value < math.inf:
+    if not is_number(value) or not 0 < value <= LARGEST:
         raise ConfigError(f"{what} must be a number > 0 and finite, got {value!r}")
 
 
 def check_not_negative(what: str, value: object) -> None:
     """Refuse what is not a finite number >= 0."""
-    if not is_number(value) or not 0 <= value < math.inf:
+    if not is_number(value) or not 0 <= value <= LARGEST:
         raise ConfigError(f"{what} must be a number >= 0 and finite, got {value!r}")
 
 
 def check_count(what: str, value: object, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`."""
+    """Refuse what is not a whole number of at least `least`, or does not fit 63 bits."""
     if not is_whole(value) or value < least:
         raise ConfigError(f"{what} must be a whole number >= {least}, got {value!r}")
+    if value >= MOST:
+        raise ConfigError(f"{what} must be a whole number below 2^63, got {value!r}")
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:

@@ -26,9 +26,12 @@ def cache_folder() -> Path:
     """Where downloaded data sets and compiled kernels are kept.
 
     Raises:
-        RuntimeError: The user has no home folder, and `XDG_CACHE_HOME` is not set.
+        DataError: The user has no home folder, and `XDG_CACHE_HOME` is not set.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise DataError("there is no home folder to keep files in; set XDG_CACHE_HOME") from error
     return Path(base) / "hardstep"
 
 
@@ -37,7 +40,11 @@ def write_atomically(path: Path) -> Iterator[Path]:
     """A temporary file that takes `path`'s place when the block ends well.
 
     What a process that was killed meanwhile has left of `path` is removed.
+
+    Raises:
+        DataError: In that place is a device or a pipe, which the superuser would replace.
     """
+    _check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary, lock = _create_beside(path)
@@ -55,7 +62,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
 def _create_beside(path: Path) -> tuple[Path, int]:
     """A new file, and the descriptor that keeps it locked as long as its writer lives."""
     while True:
-        temporary = path.parent / f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}"
+        temporary = _name_temporary(path)
         # Readable as files usually are; those of tempfile are private.
         lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         _lock(lock)
@@ -110,7 +117,11 @@ def write_text(path: Path, text: str) -> None:
         DataError: The system refused to write.
     """
     with explain_failed_write(path), write_atomically(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _name_temporary(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}"
 
 
 def free_beside(path: Path) -> Path:
@@ -127,7 +138,14 @@ def check_writable(path: Path, option: str) -> None:
     """
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder; name a file in it with {option}")
+    _check_replaceable(path, f"; name a file with {option}")
     _check_place(path, option)
+
+
+def _check_replaceable(path: Path, way_out: str = "") -> None:
+    is_special = os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+    if is_special or os.path.realpath(path.parent) == "/dev":  # /dev/stdout may lead to a file
+        raise DataError(f"{path} is no file but a device or a pipe{way_out}")
 
 
 def check_folder(path: Path, option: str) -> None:
@@ -136,7 +154,7 @@ def check_folder(path: Path, option: str) -> None:
     Raises:
         DataError: It is a file, or lies where nothing can be written.
     """
-    if os.path.exists(path) and not os.path.isdir(path):
+    if os.path.lexists(path) and not os.path.isdir(path):
         raise DataError(f"{path} is a file; name a folder with {option}")
     _check_place(path, option)
 
@@ -154,6 +172,7 @@ def _check_place(path: Path, option: str) -> None:
         try:
             with TemporaryFile(dir=there):
                 pass
+            _name_temporary(path).exists()  # a name may be too long, or too long to write first
         except OSError as error:
             raise DataError(
                 f"{path} cannot be written: {there} takes no files ({error.strerror}); name "

@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hardstep._text import to_line
+
 
 class Markup(str):
     """A string that needs no escaping."""
@@ -67,9 +69,9 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _markdown_cell(text: str) -> str:
     safe = text if isinstance(text, Markup) else safe_in_markdown(text)
-    return safe.replace("|", r"\|")
+    return safe.replace(r"\|", r"\&#124;").replace("|", r"\|")  # not all take \\| for a pipe
 
 
 def safe_in_markdown(text: str) -> str:
-    """Text in which nothing opens a tag."""
-    return text.replace("<", "&lt;")
+    """Text on one line in which nothing opens a tag or a link."""
+    return to_line(text).replace("<", "&lt;").replace("](", r"]\(").replace("][", r"]\[")

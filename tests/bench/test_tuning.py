@@ -20,7 +20,7 @@ from hardstep.bench.tuning import (
     settings_of,
     stage_options,
 )
-from hardstep.cli.main import app
+from hardstep.cli.commands import app
 from hardstep.cli.tune import TuneOptions, run_tune
 from hardstep.errors import ConfigError
 from hardstep.nn import build as build_model

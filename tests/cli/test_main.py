@@ -14,7 +14,7 @@ import typer
 
 from hardstep import tasks
 from hardstep.bench.axes import budget_of
-from hardstep.cli.main import COMMANDS
+from hardstep.cli.commands import COMMANDS
 from hardstep.cli.options import CompareOptions
 from tests.cli.program import hardstep
 from tests.tasks.test_dry_run import OWN as OWN_TASK
@@ -64,7 +64,7 @@ def test_help_names_every_task_data_set_and_usual_budget():
 
 def test_help_and_import_do_not_load_torch():
     code = (
-        "import sys, hardstep, hardstep.cli.main as m\n"
+        "import sys, hardstep, hardstep.cli.commands as m\n"
         "for command in ('', *m.COMMANDS):\n"
         "    try: m.app([*command.split(), '--help'])\n"
         "    except SystemExit: pass\n"
@@ -137,8 +137,10 @@ def test_a_place_in_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monk
     assert (done.returncode, done.stderr) == (2, f"hardstep: {sentence}\n")
 
 
+@pytest.mark.usefixtures("closed")
 def test_what_cannot_be_parsed_is_named_with_exit_code_2():
     unclear = {"train mlp --steps 0": "--steps", "train": "Missing argument", "x": "No such comm"}
+    unclear |= {f"{command} mlp --seeds 10001": "--seeds" for command in ("compare", "tune")}
     for typed, sentence in unclear.items():
         done = hardstep(*typed.split())
         assert (done.returncode, done.stdout) == (2, "")
@@ -188,7 +190,7 @@ def test_no_warning_reaches_a_user(tmp_path):
         "bench table suite.jsonl --reference mezo",
         "report runs.jsonl",
     ]
-    code = f"import hardstep.cli.main as m\nfor line in {lines}:\n"
+    code = f"import hardstep.cli.commands as m\nfor line in {lines}:\n"
     code += "    assert m.app(line.split(), standalone_mode=False) == 0, line\n"
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

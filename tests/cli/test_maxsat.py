@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from hardstep.cli import maxsat
 from hardstep.maxsat import Formula, random_ksat, read, write
 from tests.cli.program import hardstep, start
 
@@ -97,3 +98,54 @@ def test_ctrl_c_prints_the_best_found():
     cost = [int(line[2:]) for line in text.splitlines() if line.startswith("o ")][-1]
     assignment = np.array([digit == "1" for digit in digits])
     assert random_ksat(3000, seed=0).cost(assignment) == (cost, 0)
+
+
+def test_variables_that_do_not_occur_are_printed_as_false(tmp_path):
+    path = tmp_path / "wide.cnf"
+    path.write_text("p cnf 3000000 2\n1500000 0\n-2 3000000 0\n")
+    done = hardstep("maxsat", path, "--steps", 20)
+    (digits,) = lines_of(done, "v")
+    assert len(digits) == 3_000_000
+    assert digits[1_499_999] == "1"
+    assert digits.count("1") <= 3
+    shown = json.loads(hardstep("maxsat", path, "--steps", 20, "--json").stdout)
+    assert shown["assignment"] == digits
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_a_signal_anywhere_in_the_search_keeps_the_best_so_far(instance, monkeypatch, polish):
+    """Here where no search is looking: after the last improvement, before the result is made."""
+
+    def kill(*arguments, **named):
+        signal.raise_signal(signal.SIGTERM)
+
+    after = "hardstep.cli.maxsat.local_search" if polish else "hardstep.maxsat.search.SearchResult"
+    monkeypatch.setattr(after, kill)
+    done = hardstep("maxsat", instance, "--steps", 10, *["--polish"] * polish)
+    assert done.returncode == 130, done.stderr
+    (digits,) = lines_of(done, "v")
+    assignment = np.array([digit == "1" for digit in digits])
+    assert read(instance).cost(assignment) == (int(lines_of(done, "o")[-1]), 0)
+
+
+def test_a_signal_while_the_answer_is_written_does_not_cut_it(instance, monkeypatch):
+    format_digits = maxsat._format_digits
+
+    def kill(assignment):
+        signal.raise_signal(signal.SIGTERM)
+        yield from format_digits(assignment)
+
+    monkeypatch.setattr(maxsat, "_format_digits", kill)
+    done = hardstep("maxsat", instance, "--steps", 10)
+    (digits,) = lines_of(done, "v")
+    assert len(digits) == 60
+
+
+def test_a_signal_while_steps_are_planned_prints_the_start(instance, monkeypatch):
+    def kill(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("hardstep.maxsat.search.Search.steps_within", kill)
+    done = hardstep("maxsat", instance)
+    assert done.returncode == 130, done.stderr
+    assert [len(digits) for digits in lines_of(done, "v")] == [60]

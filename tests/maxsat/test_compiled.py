@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 def hits(argument=1.0):
     """How many compiled functions a new process would find on disk."""
-    function = jit()(double)
+    function = jit(double)
     assert function(argument) == 2 * argument
     return sum(function.stats.cache_hits.values())
 
@@ -32,8 +32,8 @@ def test_a_function_is_compiled_once_for_each_type_and_found_again(folder):
     assert (hits(1), hits(1), hits()) == (0, 1, 1)
     assert len([*folder.iterdir()]) == 2
     values = np.arange(3.0)
-    assert (jit()(double)(values) == 2 * values).all()
-    assert (jit()(double)(values) == 2 * values).all()
+    assert (jit(double)(values) == 2 * values).all()
+    assert (jit(double)(values) == 2 * values).all()
 
 
 def test_a_damaged_function_is_compiled_again(folder):

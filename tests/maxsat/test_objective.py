@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 
 from hardstep import Full, Orthoplex, PolyStep, Simplex
 from hardstep.errors import ConfigError, DataError
-from hardstep.maxsat import Formula, random_ksat
-from hardstep.maxsat.objective import MaxSat, plain_costs, population_costs
+from hardstep.maxsat import Formula, Search, local_search, random_ksat
+from hardstep.maxsat.objective import (
+    MaxSat,
+    keeps_coordinates,
+    plain_costs,
+    population_costs,
+)
+from hardstep.subspaces import BoundSubspace, IdentityMap, Layout
 
 EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -96,3 +102,43 @@ def test_clauses_without_weights_are_counted():
 def test_rows_of_another_length_are_refused():
     with pytest.raises(DataError, match="rows of 10 booleans"):
         population_costs(random_ksat(10, seed=0), np.zeros((3, 9), dtype=bool))
+
+
+class Swapped(IdentityMap):
+    """Coordinates that are not the tensor's numbers."""
+
+    def expand(self, coordinates):
+        return super().expand(coordinates.flip(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 70_000])
+def test_coordinates_are_told_apart_whatever_a_float_can_hold(dtype, size):
+    """A bfloat16 counts to 256 only, as a float32 does to 2**24."""
+    layout = Layout({"x": torch.zeros(size, dtype=dtype)})
+    assert keeps_coordinates(Full().bind(layout, 2, 0), size)
+    swapped = BoundSubspace(layout, tuple(Swapped(spec) for spec in layout))
+    assert keeps_coordinates(swapped, size) == (size == 1)
+
+
+def test_more_variables_than_a_float32_counts_can_be_searched():
+    size = 2**24 + 3
+    assert keeps_coordinates(Full().bind(Layout({"x": torch.zeros(size)}), 2, 0), size)
+
+
+@pytest.mark.parametrize("weight", [2**53 + 1, 2**62 - 1])
+def test_weights_that_a_float_rounds_are_counted_exactly(weight):
+    formula = Formula.from_lists([[1], [-1]], 1, [weight, weight])
+    assert MaxSat(formula).stand(np.zeros(1, bool)) == (0, weight)
+
+
+@EXAMPLES
+@given(st.lists(st.integers(1, 2**59), min_size=8, max_size=8), st.integers(0, 99))
+def test_costs_of_huge_weights_are_exact_whatever_is_searched(weights, seed):
+    literals = np.random.default_rng(seed).choice([-3, -2, -1, 1, 2, 3], (8, 2)).tolist()
+    formula = Formula.from_lists(literals, 3, weights)
+    found = Search(formula, seed).run(3)
+    assert formula.cost(found.assignment) == (found.standing.weight, 0)
+    polished = local_search(formula, found.assignment, seed, flips=50)
+    assert formula.cost(polished.assignment) == (polished.standing.weight, 0)
+    assert polished.standing <= found.standing

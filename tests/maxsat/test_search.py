@@ -85,3 +85,10 @@ def test_hard_clauses_come_first():
 def test_a_formula_without_variables_is_refused():
     with pytest.raises(ConfigError, match="no variables"):
         Search(Formula.from_lists([[]], 0))
+
+
+def test_without_a_step_the_start_is_the_answer():
+    formula = random_ksat(50, seed=1)
+    found = Search(formula, seed=2).run(0)
+    assert (found.steps, found.stopped) == (0, "steps")
+    assert formula.cost(found.assignment) == (found.standing.weight, 0)

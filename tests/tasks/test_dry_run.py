@@ -95,6 +95,11 @@ WRONG = {  # what is replaced, by what, and what is said
         "own.py:own: loss_fn must return one number, the mean over a batch, got float32 of shape "
         "(8,); reduce it, for instance with .mean()",
     ),
+    "a loss beyond numbers": (
+        "steps=2", "loss_fn=lambda output, target: 10**400",
+        "own.py:own: loss_fn must return one number, the mean over a batch, got of type int; "
+        "reduce it, for instance with .mean()",
+    ),
     "metric": (
         "steps=2", "metric=Metric('accurate', accurate, True)",
         "own.py:own: metric must return one number, the mean over a batch, got float32 of shape "

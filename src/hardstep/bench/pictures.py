@@ -12,6 +12,7 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
+from hardstep._text import to_caption
 from hardstep.bench.axes import AXES
 from hardstep.bench.records import Record
 from hardstep.bench.report.text import write_mean
@@ -38,8 +39,8 @@ def draw_curves(path: Path, title: str, records: Sequence[Record], origin: str =
         panel.grid(color="0.92")
     metric = metric_of(records[0])
     unit = ", %" if metric.percent else ""
-    panels[0].set_ylabel(f"best validation {metric.name} so far{unit}")
-    figure.suptitle(title, x=0.01, ha="left")
+    panels[0].set_ylabel(to_caption(f"best validation {metric.name} so far{unit}"))
+    figure.suptitle(to_caption(title), x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     columns = min(len(labels), LEGEND_COLUMNS)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
@@ -81,5 +82,5 @@ def _draw_lines(panel: Any, row: Row, axis: str, color: str) -> None:
             linewidth=1.2,
             alpha=0.8,
             marker="o" if len(known) == 1 else None,  # a line needs two points
-            label=f"{row.label} (test {score})" if number == 0 else None,
+            label=to_caption(f"{row.label} (test {score})") if number == 0 else None,
         )

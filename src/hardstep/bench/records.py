@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from hardstep._checks import is_whole
 from hardstep._files import explain_failed_write
+from hardstep._reading import parse_json
 from hardstep._seals import seal_json, take_checksum
 from hardstep.bench.axes import AXES
 from hardstep.errors import DataError
@@ -30,6 +31,7 @@ SCHEMA = 1
 REQUIRED = ("task", "data", "method", "seed", "curve", "test_reads")
 CURVE_FIELDS = (*(axis.field for axis in AXES.values()), "cpu_seconds")  # beside its values
 COUNTS = (*CURVE_FIELDS, "peak_memory_bytes")  # of the whole run, where they were noted
+LARGEST = 1e100  # number in a record: sums and squares of such are finite
 
 
 class Loaded(NamedTuple):
@@ -94,9 +96,12 @@ def load(path: Path | str) -> Loaded:
     records, skipped = [], []
     for place, line in read_lines(Path(path)):
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = parse_json(line)
+        except json.JSONDecodeError:
             skipped.append(f"{place}: not a whole JSON object, cut off perhaps")
+            continue
+        except ValueError as error:
+            skipped.append(f"{place}: {error}")
             continue
         reason = take_checksum(line, record) or find_fault(record)
         if reason:
@@ -108,11 +113,11 @@ def load(path: Path | str) -> Loaded:
 
 def find_files(path: Path) -> list[Path]:
     """The file and its packed part, or all files with records in a folder; oldest part first."""
-    if path.is_dir():
-        found = [*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]
+    if os.path.isdir(path):
+        found = filter(os.path.isfile, [*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
         return sorted(found, key=lambda file: (file.name.removesuffix(".gz"), file.suffix != ".gz"))
     packed = [path.with_name(f"{path.name}.gz")] if path.suffix == ".jsonl" else []
-    return [file for file in (*packed, path) if file.is_file()]
+    return [file for file in (*packed, path) if os.path.isfile(file)]
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -141,10 +146,10 @@ def _read(file: Path) -> bytes:
 
 
 def to_number(value: Any) -> float | None:
-    """A finite number as it is, anything else as none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A number that can be computed with as it is, anything else as none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if -LARGEST <= value <= LARGEST else None
 
 
 def score_of(record: Record, split: str) -> float:
@@ -192,7 +197,7 @@ def _of_scores(record: Record) -> str:
     for name in ("test", "valid"):
         score = record.get(name)
         if score is not None and to_number(score) is None:
-            return f"its {name} score is {score!r}, not a finite number"
+            return f"its {name} score is {score!r}, not a finite number up to {LARGEST:g}"
     return ""
 
 
@@ -202,7 +207,7 @@ def _of_budget(record: Record) -> str:
     axis, amount = given.get("axis"), to_number(given.get("amount"))
     if amount is None:
         return f"its budget is {budget!r}, so it is not known what was equal"
-    if axis not in AXES or amount <= 0:
+    if not isinstance(axis, str) or axis not in AXES or amount <= 0:
         return f"a budget is so many {', '.join(AXES)}, got {amount} {axis!r}"
     return ""
 
@@ -217,7 +222,7 @@ def _of_metric(record: Record) -> str:
 def _of_counts(record: Record) -> str:
     for name in COUNTS:
         if name in record and (to_number(record[name]) is None or record[name] < 0):
-            return f"its {name} are {record[name]!r}, not a finite number"
+            return f"its {name} are {record[name]!r}, not a finite number up to {LARGEST:g}"
     return ""
 
 
@@ -235,7 +240,7 @@ def _of_curve(record: Record) -> str:
     for name in CURVE_FIELDS:
         numbers = curve[name]
         if not all(to_number(x) is not None for x in numbers):
-            return f"{name} of its curve are not finite"
+            return f"{name} of its curve are not finite numbers up to {LARGEST:g}"
         if any(after < before for before, after in zip(numbers, numbers[1:], strict=False)):
             return f"{name} of its curve run backwards"
         if numbers and numbers[-1] > record.get(name, math.inf):

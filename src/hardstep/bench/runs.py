@@ -48,6 +48,7 @@ from hardstep.training import (
 POINTS = 40  # of a curve, about
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
+MOST_STEPS = 2.0**53  # of any budget; a larger number of them is no whole float
 SAVE_SECONDS = 30.0  # between checkpoints: short runs write none before they end
 Options = tuple[tuple[str, Any], ...]  # by name, in order
 
@@ -271,7 +272,7 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     """
     budget, seed = job.budget, job.seed
     if budget.axis == "steps":
-        return max(1, int(budget.amount))
+        return max(1, int(min(budget.amount, MOST_STEPS)))
     blueprint = Blueprint(task, deepcopy(model), 1 + TRIALS, seed)
     optimizer = build(job.method, blueprint, dict(job.options))
     if budget.axis == "evals" and optimizer.evaluations_per_step > budget.amount:
@@ -283,7 +284,8 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     evaluations, seconds = _step_cost(
         optimizer, task, Batches(dataset.train, task.batch_size, seed)
     )
-    return max(1, int(budget.amount / (evaluations if budget.axis == "evals" else seconds)))
+    cost = evaluations if budget.axis == "evals" else seconds
+    return max(1, int(min(budget.amount / cost, MOST_STEPS)))
 
 
 def _step_cost(optimizer: Trainable, task: Task, batches: Batches) -> tuple[float, float]:

@@ -38,15 +38,14 @@ sigma = 0.1
 """
 
 import itertools
-import math
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hardstep import tasks
-from hardstep._checks import check_name, is_number, is_whole
+from hardstep._checks import LARGEST, check_name, is_number, is_whole
+from hardstep._reading import parse_toml, read_text
 from hardstep.bench.axes import budget_of
 from hardstep.bench.methods import check_options, usual_options
 from hardstep.bench.runs import Job
@@ -71,7 +70,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_amount(value: Any) -> bool:
-    return is_number(value) and 0 < value < math.inf
+    return is_number(value) and 0 < value <= LARGEST
 
 
 def _list_of(fits: Fits) -> Fits:
@@ -142,16 +141,11 @@ def _check_kinds(table: Mapping[str, Any], kinds: Mapping[str, Kind], where: str
 
 
 def _parse(path: Path | str) -> dict[str, Any]:
+    text = read_text(Path(path), "suite")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"suite {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"suite {path} is not UTF-8 text, at byte {error.start}; save it as UTF-8"
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"suite {path} is not TOML: {error}") from error
+        return parse_toml(text)
+    except ValueError as error:
+        raise DataError(f"suite {path} is not TOML that can be used: {error}") from error
 
 
 def _by_task(given: Options, data: str, path: Path | str) -> Options:

@@ -277,8 +277,8 @@ def _label(configuration: tuple[str, str], all_of_them: Sequence[tuple[str, str]
 
 
 def _natural(label: str) -> list[tuple[float, str]]:
-    parts = re.split(r"(\d+(?:\.\d+)?)", label)
-    return [(float(part), "") if part[:1].isdigit() else (math.inf, part) for part in parts]
+    parts = re.split(r"(\d+(?:\.\d+)?)", label)  # text, number, text, …
+    return [(float(p), "") if i % 2 else (math.inf, p) for i, p in enumerate(parts)]
 
 
 def most_seeds(rows: Sequence[Row], name: str) -> Row | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hardstep._checks import check_name
 from hardstep._files import check_writable
+from hardstep._text import to_line
 from hardstep.bench.axes import AXES
 from hardstep.bench.queue import Progress, carry_out, check_jobs
 from hardstep.bench.records import Record, append, check_appendable, load
@@ -15,6 +16,7 @@ from hardstep.bench.suite import read
 from hardstep.bench.summary import name_of, summarize
 from hardstep.cli.files import list_skipped, read_records
 from hardstep.cli.options import SuiteOptions, TableOptions
+from hardstep.cli.output import print
 from hardstep.errors import DataError
 
 
@@ -31,12 +33,13 @@ def run_suite(options: SuiteOptions) -> int:
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
+    processes = min(options.processes, max(1, progress.left))  # each of them takes its memory
     try:
-        for job, record in carry_out(progress, partial, options.processes):
+        for job, record in carry_out(progress, partial, processes):
             append(records, record)
             job.forget(partial)
             done += 1
-            left = format_duration(progress.seconds_left(options.processes))
+            left = format_duration(progress.seconds_left(processes))
             print(
                 f"[{total - progress.left}/{total}] {_describe(job, record)}, {left} left",
                 flush=True,
@@ -79,7 +82,7 @@ def _describe(job: Job, record: Record) -> str:
     kind = f"sweep {job.stage}, " if job.stage else ""
     variant = f", {job.study} {job.variant}" if job.study else ""
     split = "valid" if job.keeps_test_closed else "test"
-    return (
+    return to_line(
         f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget}: {split} "
         f"{write_score(record, split)}, {record['seconds']:.1f} s"
     )
@@ -107,7 +110,7 @@ def run_table(options: TableOptions) -> int:
     summary = summarize(reported, reference)
     for table in (*summary.tables, *summary.studies):
         title = ", ".join(filter(None, (table.task, table.data, table.study, str(table.budget))))
-        print(f"{title}\n{write_comparison(table, reference)}\n")
+        print(f"{to_line(title)}\n{write_comparison(table, reference)}\n")
     for axis in dict.fromkeys(table.budget.axis for table in summary.tables):
         counts = sum(summary.verdicts(axis).values(), Counter())
         shown = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("win", "tie", "loss"))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from hardstep import tasks
-from hardstep._checks import check_name
+from hardstep._checks import MOST, check_name
 from hardstep._files import check_writable, provenance
 from hardstep.bench.axes import Budget, budget_of
 from hardstep.bench.methods import METHODS, check_method, usual_options
@@ -21,6 +21,7 @@ from hardstep.bench.runs import Job, run_job
 from hardstep.bench.summary import summarize
 from hardstep.cli.compare_view import Curves, LiveTable
 from hardstep.cli.options import CompareOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_task
@@ -142,4 +143,4 @@ def _parse_value(method: str, option: str, value: str) -> Any:
         number = float(value)
     except ValueError:
         raise ConfigError(f"--option {method}.{option} takes a number, got {value!r}") from None
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < MOST else number

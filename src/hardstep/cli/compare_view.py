@@ -12,11 +12,13 @@ from pathlib import Path
 from rich.text import Text
 
 from hardstep._files import check_writable
+from hardstep._text import printable
 from hardstep.bench.records import Record
 from hardstep.bench.report import write_table
 from hardstep.bench.runs import Job
 from hardstep.bench.summary import summarize
 from hardstep.cli.files import check_picture, with_ending
+from hardstep.cli.output import print
 from hardstep.optim import StepReport
 from hardstep.tasks import Task
 from hardstep.tasks.files import run_name
@@ -69,7 +71,7 @@ class LiveTable(Callback):
         return f"{done}; {self._job.method}, seed {self._job.seed}: {self._spent}"
 
     def __rich__(self) -> Text:
-        return Text(f"{self.progress}\n{self._table}", no_wrap=True, overflow="ellipsis")
+        return Text(printable(f"{self.progress}\n{self._table}"), no_wrap=True, overflow="ellipsis")
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Curves:
             print(missing, file=sys.stderr)
             return
         part = f"  # {len(found)} of {total} runs" if len(found) < total else ""
-        origin = f"{self.command}{part}"
+        origin = printable(f"{self.command}{part}")  # a picture holds no halves of characters
         if self.asked is not None:
             path = with_ending(self.asked)
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from hardstep import tasks
 from hardstep.cli.hints import format_evaluate
 from hardstep.cli.options import EvaluateOptions
+from hardstep.cli.output import print
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
 from hardstep.tasks.files import is_address, path_of

@@ -10,6 +10,7 @@ from hardstep import tasks
 from hardstep.cli.evaluate import restore
 from hardstep.cli.files import check_picture, with_ending
 from hardstep.cli.options import DiagnoseOptions
+from hardstep.cli.output import print
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose

@@ -12,6 +12,7 @@ from hardstep import nn as hard
 from hardstep._checks import abridge, is_count, is_whole
 from hardstep.cli.consent import choose_task
 from hardstep.cli.options import EvaluateOptions
+from hardstep.cli.output import print
 from hardstep.errors import CheckpointError
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_model

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardstep._files import check_writable
+from hardstep._text import to_sentence
 from hardstep.bench.records import Loaded, find_files, load
+from hardstep.cli.output import print
 from hardstep.errors import DataError
 
 
@@ -43,7 +45,7 @@ def read_records(path: Path) -> Loaded:
     Raises:
         DataError: There is none.
     """
-    if not find_files(path) and path.is_dir():
+    if not find_files(path) and os.path.isdir(path):
         raise DataError(f"there is no file *.jsonl in {path}; name one with records, or its folder")
     if not find_files(path):
         raise DataError(f"there is no file {path}; `hardstep bench run` writes such records")
@@ -53,6 +55,6 @@ def read_records(path: Path) -> Loaded:
 def list_skipped(skipped: Sequence[str]) -> None:
     """Name the lines of records that could not be used."""
     for sentence in skipped:
-        print(f"skipped: {sentence}", file=sys.stderr)
+        print(f"skipped: {to_sentence(sentence)}", file=sys.stderr)
     if skipped:
         print(f"{len(skipped)} lines skipped; nothing was rewritten", file=sys.stderr)

@@ -5,7 +5,12 @@ stderr    progress
 """
 
 import json
+import os
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +18,9 @@ from numpy.typing import NDArray
 
 from hardstep import __version__
 from hardstep._files import provenance
+from hardstep.cli.interrupts import Interrupts
 from hardstep.cli.options import MaxsatOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.maxsat import Formula, random_ksat, read
 from hardstep.maxsat.local import local_search
@@ -24,26 +31,63 @@ from hardstep.training import LiveLine
 SECONDS = 60.0  # unless a limit is given
 POLISH_SHARE = 0.5  # of the seconds, with --polish
 FLIPS_PER_VARIABLE = 100  # of a polish after --steps
+DIGITS_AT_ONCE = 1 << 20  # of an assignment that is printed
 
 
 def run_maxsat(options: MaxsatOptions) -> int:
     """Search and report; returns the exit code."""
     _check(options)
     formula = _make_formula(options)
-    output = _Output(formula, quiet=options.json)
+    with Interrupts() as interrupts:
+        try:
+            found = _run(options, formula, _Output(formula, interrupts, quiet=options.json))
+        except KeyboardInterrupt:
+            _drop_output()
+            raise
+    return 130 if found.stopped == INTERRUPTED else 0
+
+
+def _run(options: MaxsatOptions, formula: Formula, output: "_Output") -> SearchResult:
     output.comment(f"hardstep {__version__}")
     output.comment(
         f"{formula.num_variables:,} variables, {formula.num_clauses:,} clauses, "
         f"{formula.num_hard:,} of them hard, seed {options.seed}"
     )
     began = time.perf_counter()
-    found = _search(options, formula, output)
-    flips = 0
-    if options.polish and found.stopped not in (INTERRUPTED, "satisfied", "target"):
-        found, flips = _polish(options, formula, found, output)
-    seconds = time.perf_counter() - began
+    found, flips = _find(options, formula, output)
     output.close()
-    result = {
+    result = _describe(options, formula, found, flips, time.perf_counter() - began)
+    if options.json:
+        output.digits(json.dumps(result)[:-1] + ', "assignment": "', found.assignment, '"}\n')
+    else:
+        _report(result, found, output)
+    return found
+
+
+def _find(options: MaxsatOptions, formula: Formula, output: "_Output") -> tuple[SearchResult, int]:
+    """The best assignment and the flips of its polish; after a signal, the best until then."""
+    flips = 0
+    try:
+        with output.interrupts.raised():
+            found = _search(options, formula, output)
+            if options.polish and found.stopped not in (INTERRUPTED, "satisfied", "target"):
+                found, flips = _polish(options, formula, found, output)
+    except KeyboardInterrupt:
+        if output.found is None:
+            raise
+        standing, assignment = output.found
+        steps, planned, evaluations, seconds = output.taken
+        found = SearchResult(
+            standing, assignment, steps, planned, evaluations, seconds, INTERRUPTED
+        )
+    return found, flips
+
+
+def _describe(
+    options: MaxsatOptions, formula: Formula, found: SearchResult, flips: int, seconds: float
+) -> dict[str, Any]:
+    """What --json shows, but for the assignment."""
+    return {
         "instance": str(options.file) if options.file else f"random {options.random}",
         "ratio": None if options.file else options.ratio,
         "variables": formula.num_variables,
@@ -61,11 +105,6 @@ def run_maxsat(options: MaxsatOptions) -> int:
         "stopped": found.stopped,
         **provenance(),
     }
-    if options.json:
-        print(json.dumps(result | {"assignment": _format_digits(found.assignment)}))
-    else:
-        _report(result, found, output)
-    return 130 if found.stopped == INTERRUPTED else 0
 
 
 def _check(options: MaxsatOptions) -> None:
@@ -95,8 +134,8 @@ def _search(options: MaxsatOptions, formula: Formula, output: "_Output") -> Sear
         seconds *= 1 - POLISH_SHARE
     try:
         steps = options.steps or search.steps_within(seconds or SECONDS)
-    except KeyboardInterrupt:
-        steps = 0  # the start is evaluated, and reported
+    except KeyboardInterrupt:  # the start is evaluated, and reported
+        return search.run(0, watch=output.step)._replace(stopped=INTERRUPTED)
     if not options.steps:
         output.comment(f"{steps:,} steps planned; --steps {steps} repeats this run exactly")
     output.live.start(steps)
@@ -125,38 +164,47 @@ def _polish(
     return better, polished.flips
 
 
-def _format_digits(assignment: NDArray[np.bool_]) -> str:
-    return assignment.astype(np.uint8).tobytes().translate(_TO_DIGITS).decode()
-
-
-_TO_DIGITS = bytes([ord("0"), ord("1"), *[ord("?")] * 254])
+def _format_digits(assignment: NDArray[np.bool_]) -> Iterator[str]:
+    """One digit per variable, a few at a time: a formula may have a billion."""
+    for first in range(0, assignment.size, DIGITS_AT_ONCE):
+        values = assignment[first : first + DIGITS_AT_ONCE].view(np.uint8)
+        yield (values + np.uint8(ord("0"))).tobytes().decode("ascii")
 
 
 class _Output:
-    """Lines on stdout as they come, a live line on stderr."""
+    """Lines on stdout as they come, a live line on stderr; and the best found so far."""
 
-    def __init__(self, formula: Formula, quiet: bool) -> None:
-        self.formula, self.quiet = formula, quiet
+    def __init__(self, formula: Formula, interrupts: Interrupts, quiet: bool) -> None:
+        self.formula, self.interrupts, self.quiet = formula, interrupts, quiet
         self.live = LiveLine()
-        self.best: Standing | None = None
+        self.found: tuple[Standing, NDArray[np.bool_]] | None = None
+        self.taken = (0, 0, 0, 0.0)  # steps, planned steps, evaluations, seconds
 
     def line(self, text: str) -> None:
         if not self.quiet:
-            print(text, flush=True)
+            self._write(f"{text}\n")
+
+    def digits(self, before: str, assignment: NDArray[np.bool_], after: str) -> None:
+        """A line with an assignment."""
+        for text in chain([before], _format_digits(assignment), [after]):
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        self.interrupts.write(_print, text)
 
     def comment(self, text: str) -> None:
         self.line(f"c {text}")
 
     def improved(self, standing: Standing, assignment: NDArray[np.bool_]) -> None:
         """An `o` line for a better assignment; it must satisfy the hard clauses for that."""
-        del assignment
-        if self.best is not None and standing >= self.best:
+        if self.found is not None and standing >= self.found[0]:
             return
-        self.best = standing
+        self.found = standing, assignment
         if standing.hard == 0:
             self.line(f"o {standing.weight}")
 
     def step(self, progress: Progress, better: NDArray[np.bool_] | None) -> None:
+        self.taken = (progress.step, progress.steps, progress.evaluations, progress.seconds)
         if better is not None:
             self.improved(progress.best, better)
         rate = progress.evaluations / max(progress.seconds, 1e-9)
@@ -189,4 +237,14 @@ def _report(result: dict[str, Any], found: SearchResult, output: _Output) -> Non
         return
     satisfied = found.standing == (0, 0)
     output.line("s SATISFIABLE" if satisfied else "s UNKNOWN")
-    output.line(f"v {_format_digits(found.assignment)}")
+    output.digits("v ", found.assignment, "\n")
+
+
+def _print(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _drop_output() -> None:
+    """Send what is still to be written nowhere: nobody reads it, and the exit would wait."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

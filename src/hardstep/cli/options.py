@@ -36,6 +36,7 @@ _Budget = Annotated[
 ]
 _Records = Annotated[Path | None, Option(help="Append a line of JSON per run to this file.")]
 _Reference = Annotated[str, Option(help="The method that every other one is compared with.")]
+MOST_SEEDS = 10_000  # every run is planned before the first; a slip of the keyboard is refused
 _Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 
 
@@ -92,7 +93,9 @@ class CompareOptions:
     ] = "polystep,openai-es,cma-es"
     match: _Match = "evals"
     budget: _Budget = None
-    seeds: Annotated[int, Option(min=1, help="How many seeds every method runs with.")] = 3
+    seeds: Annotated[
+        int, Option(min=1, max=MOST_SEEDS, help="How many seeds every method runs with.")
+    ] = 3
     options: Annotated[
         list[str],
         Option(
@@ -119,7 +122,10 @@ class TuneOptions:
     match: _Match = "evals"
     budget: _Budget = None
     seeds: Annotated[
-        int, Option(min=1, help="How many seeds a configuration's score is the mean over.")
+        int,
+        Option(
+            min=1, max=MOST_SEEDS, help="How many seeds a configuration's score is the mean over."
+        ),
     ] = 1
     first_seed: Annotated[
         int, Option(help="The first of these seeds; take none that is reported later.")

@@ -5,6 +5,7 @@ from hardstep.bench.report import render, render_markdown
 from hardstep.bench.summary import summarize
 from hardstep.cli.files import list_skipped, read_records
 from hardstep.cli.options import ReportOptions
+from hardstep.cli.output import print
 from hardstep.errors import DataError
 
 WRITERS = {".html": render, ".htm": render, ".md": render_markdown}
@@ -25,7 +26,7 @@ def run_report(options: ReportOptions) -> int:
         skipped += loaded.skipped
     summary = summarize(records, options.reference, skipped)
     list_skipped(summary.skipped)
-    page = WRITERS[options.out.suffix](summary).encode()
+    page = WRITERS[options.out.suffix](summary).encode("utf-8", "backslashreplace")
     with explain_failed_write(options.out), write_atomically(options.out) as temporary:
         temporary.write_bytes(page)
     print(f"{options.out}: {len(summary.runs):,} runs, {len(page) / 1e3:,.0f} kB")

@@ -5,6 +5,7 @@ import json
 from hardstep._checks import suggest
 from hardstep._files import check_writable, provenance, write_text
 from hardstep.cli.options import TheoryOptions
+from hardstep.cli.output import print
 from hardstep.errors import ConfigError
 from hardstep.theory import Check, Setup, judge, load_checks, report
 

@@ -10,9 +10,10 @@ from typing import Any
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance
-from hardstep.cli.hints import find_program, format_evaluate
 from hardstep.cli.evaluate import CHECKPOINT, read_meta, restore
+from hardstep.cli.hints import find_program, format_evaluate
 from hardstep.cli.options import TrainOptions
+from hardstep.cli.output import print
 from hardstep.cli.results import RESULT, read_result, write_result
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError

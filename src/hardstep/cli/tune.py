@@ -17,6 +17,7 @@ from hardstep.bench.tuning import Sweep
 from hardstep.cli.compare import parse_options
 from hardstep.cli.files import list_skipped
 from hardstep.cli.options import TuneOptions
+from hardstep.cli.output import print
 
 
 def run_tune(options: TuneOptions) -> int:

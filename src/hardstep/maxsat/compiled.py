@@ -26,16 +26,12 @@ _RESULT: Any = CompileResult  # numba says little about types
 _DUMPS: Any = dumps
 
 
-def jit(parallel: bool = False) -> Callable[[Function], Function]:
+def jit(function: Function) -> Function:
     """Numba's compiler, kept on disk; several threads in Python may run the result at once."""
-
-    def compiled(function: Function) -> Function:
-        dispatcher: Any = numba.njit(nogil=True, parallel=parallel)(function)
-        with suppress(OSError):  # an application that ships no source keeps nothing
-            dispatcher._cache = _Kept(function)
-        return cast(Function, dispatcher)
-
-    return compiled
+    dispatcher: Any = numba.njit(nogil=True)(function)
+    with suppress(OSError):  # an application that ships no source keeps nothing
+        dispatcher._cache = _Kept(function)
+    return cast(Function, dispatcher)
 
 
 class _Kept(NullCache):

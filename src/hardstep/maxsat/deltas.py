@@ -9,12 +9,12 @@ passes give the cost of every candidate:
                        hold several variables of one particle
 
 Which clauses those are depends on the formula and the particles only and is listed once
-(`shared_clauses`); in a large random formula there are next to none.
+(`index.list_shared`); in a large random formula there are next to none. Each function does a
+range of its output, which nothing else writes, for `pieces.run_in_pieces`.
 """
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,15 +23,17 @@ from hardstep.maxsat.compiled import jit
 _DIGITS = 32  # of a count of clauses
 
 
-@jit(parallel=True)
+@jit
 def count_true(
+    first_clause: int,
+    last_clause: int,
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
     values: NDArray[np.bool_],
     counts: NDArray[np.integer[Any]],
 ) -> None:
     """Write how many literals of each clause hold into `counts`."""
-    for c in numba.prange(counts.size):
+    for c in range(first_clause, last_clause):
         count = 0
         for k in range(starts[c], starts[c + 1]):
             literal = literals[k]
@@ -39,26 +41,31 @@ def count_true(
         counts[c] = count
 
 
-@jit(parallel=True)
+@jit
 def flip_costs(
+    first_variable: int,
+    last_variable: int,
     values: NDArray[np.bool_],
     counts: NDArray[np.integer[Any]],
     first: NDArray[np.int64],
     occurrences: NDArray[np.int32],
     costs: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """What flipping each variable alone would cost, (variables,).
+    result: NDArray[np.float64],
+) -> None:
+    """Write what flipping each variable alone would cost into `result`, (variables,).
 
     Args:
+        first_variable: Of those to do.
+        last_variable: Where to stop.
         values: The assignment.
         counts: True literals per clause.
         first: Where each variable's occurrences start.
         occurrences: Clauses by variable, 2c or 2c + 1 where it is negated.
         costs: Of a falsified clause; a single one if they are all the same.
+        result: To be filled.
     """
-    result = np.empty(values.size, np.float64)
     same = costs.size == 1
-    for v in numba.prange(values.size):
+    for v in range(first_variable, last_variable):
         value = np.int32(values[v])
         if same:  # whole numbers, and no branch to mispredict: twice as fast
             gained = np.int32(0)
@@ -77,104 +84,78 @@ def flip_costs(
                 elif counts[clause] == 1 and holds:
                     total += costs[clause]
             result[v] = total
-    return result
 
 
-@jit()
-def shared_clauses(
-    starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    particle_of: NDArray[np.int32],
-    num_particles: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Clauses that hold several variables of one particle: where each particle's start, and all.
-
-    A clause that does so for two particles is listed under both.
-    """
-    first = np.zeros(num_particles + 1, np.int64)
-    listed = np.empty(0, np.int32)
-    for fill in (False, True):
-        if fill:
-            first = np.concatenate((np.zeros(1, np.int64), np.cumsum(first[:-1])))
-            listed = np.empty(first[-1], np.int32)
-            following = first[:-1].copy()
-        for c in range(starts.size - 1):
-            for k in range(starts[c], starts[c + 1]):
-                particle = particle_of[literals[k] >> 1]
-                before, after = False, False
-                for other in range(starts[c], starts[c + 1]):
-                    if particle_of[literals[other] >> 1] == particle:
-                        before |= other < k
-                        after |= other > k
-                if after and not before:  # once, at the first of them
-                    if fill:
-                        listed[following[particle]] = c
-                        following[particle] += 1
-                    else:
-                        first[particle] += 1
-    return first, listed
-
-
-@jit()
+@jit
 def _correction(
     clause: int,
-    particle: int,
+    variables: NDArray[np.int64],
     numbers: NDArray[np.floating[Any]],
     offset: NDArray[np.floating[Any]],
-    places: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    counts: NDArray[np.integer[Any]],
-    costs: NDArray[np.float64],
+    first: NDArray[np.int64],
+    occurrences: NDArray[np.int32],
+    count: np.int64,
+    cost: float,
 ) -> float:
-    """What a shared clause really changes by, minus what its variables would change it alone."""
-    cost = costs[clause] if costs.size > 1 else costs[0]
-    count, change, alone = np.int64(counts[clause]), 0, 0
-    for k in range(starts[clause], starts[clause + 1]):
-        variable, negated = literals[k] >> 1, literals[k] & 1
-        for i in range(places.shape[1]):
-            if places[particle, i] != variable:
-                continue
-            value = numbers[variable] >= 0
-            if (numbers[variable] + offset[i] >= 0) != value:
-                holds = value != negated
-                change += -1 if holds else 1
-                alone += (count == 1 and holds) - (count == 0)
+    """What a shared clause really changes by, minus what its variables would change it alone.
+
+    The particle's variables are looked up in the clause, not the other way round: a clause may
+    hold a million of them.
+    """
+    change, alone = 0, 0
+    for i in range(variables.size):
+        variable = variables[i]
+        if variable < 0:
+            continue
+        value = numbers[variable] >= 0
+        if (numbers[variable] + offset[i] >= 0) == value:
+            continue
+        its = occurrences[first[variable] : first[variable + 1]]
+        k = np.searchsorted(its, 2 * clause)
+        if k < its.size and its[k] >> 1 == clause:
+            holds = value != (its[k] & 1)
+            change += -1 if holds else 1
+            alone += (count == 1 and holds) - (count == 0)
     really = np.int64(count + change == 0) - np.int64(count == 0)
     return float(cost * (really - alone))
 
 
-@jit(parallel=True)
+@jit
 def candidate_costs(
+    first_row: int,
+    last_row: int,
     rows: NDArray[np.int64],
     places: NDArray[np.int64],
     offsets: NDArray[np.floating[Any]],
     numbers: NDArray[np.floating[Any]],
     flips: NDArray[np.float64],
     shared: tuple[NDArray[np.int64], NDArray[np.int32]],
-    starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
+    first: NDArray[np.int64],
+    occurrences: NDArray[np.int32],
     counts: NDArray[np.integer[Any]],
     costs: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Differences to the current cost, (rows, candidates).
+    result: NDArray[np.float64],
+) -> None:
+    """Write differences to the current cost into `result`, (rows, candidates).
 
     Args:
+        first_row: Of those to do.
+        last_row: Where to stop.
         rows: Particles asked about.
         places: (particles, d) variables of each particle, −1 on padding.
         offsets: (rows, candidates, d) how far a candidate moves them.
         numbers: The current point; a variable is true where its number is at least 0.
         flips: What flipping each variable alone would cost.
-        shared: What `shared_clauses` found.
-        starts: Where each clause starts.
-        literals: All clauses, one after another.
+        shared: What `list_shared` found.
+        first: Where each variable's occurrences start.
+        occurrences: Clauses by variable, 2c or 2c + 1 where it is negated.
         counts: True literals per clause.
         costs: Of a falsified clause; a single one if they are all the same.
+        result: To be filled.
     """
-    num_rows, num_candidates, dim = offsets.shape
-    first, listed = shared
-    result = np.empty((num_rows, num_candidates), np.float64)
-    for row in numba.prange(num_rows):
+    _, num_candidates, dim = offsets.shape
+    first_shared, listed = shared
+    for row in range(first_row, last_row):
         particle = rows[row]
         for c in range(num_candidates):
             total = 0.0
@@ -185,16 +166,16 @@ def candidate_costs(
                 number = numbers[variable]
                 if (number + offsets[row, c, i] >= 0) != (number >= 0):
                     total += flips[variable]
-            for k in range(first[particle], first[particle + 1]):
+            for k in range(first_shared[particle], first_shared[particle + 1]):
+                clause = listed[k]
                 total += _correction(
-                    listed[k], particle, numbers, offsets[row, c], places,
-                    starts, literals, counts, costs,
+                    clause, places[particle], numbers, offsets[row, c], first, occurrences,
+                    np.int64(counts[clause]), costs[clause] if costs.size > 1 else costs[0],
                 )  # fmt: skip
             result[row, c] = total
-    return result
 
 
-@jit()
+@jit
 def _pack(assignments: NDArray[np.bool_], first: int) -> NDArray[np.uint64]:
     """Rows `first` to `first + 63` as one word per variable."""
     num, variables = assignments.shape
@@ -205,7 +186,7 @@ def _pack(assignments: NDArray[np.bool_], first: int) -> NDArray[np.uint64]:
     return words
 
 
-@jit()
+@jit
 def _find_falsified(
     first: int, last: int, literals: NDArray[np.int32], words: NDArray[np.uint64]
 ) -> np.uint64:
@@ -217,22 +198,26 @@ def _find_falsified(
     return result
 
 
-@jit(parallel=True)
+@jit
 def assignment_costs(
+    first_group: int,
+    last_group: int,
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
     assignments: NDArray[np.bool_],
     costs: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Costs of whole assignments (N, variables), for methods that move every variable at once.
+    result: NDArray[np.float64],
+) -> None:
+    """Add the costs of whole assignments (N, variables) to `result`, (N,), a group of 64 at a time.
+
+    For methods that move every variable at once.
 
     64 of them are one machine word per variable. A clause's word has a bit set where the clause is
     falsified; words are added up in binary, one word per digit.
     """
     num = assignments.shape[0]
-    result = np.zeros(num, np.float64)
     one = np.uint64(1)
-    for group in numba.prange((num + 63) // 64):
+    for group in range(first_group, last_group):
         words = _pack(assignments, 64 * group)
         members = min(64, num - 64 * group)
         digits = np.zeros(_DIGITS, np.uint64)
@@ -253,4 +238,3 @@ def assignment_costs(
             for digit in range(_DIGITS):
                 if (digits[digit] >> np.uint64(bit)) & one:
                     result[64 * group + bit] += costs[0] * 2.0**digit
-    return result

@@ -9,31 +9,28 @@ The encoding packs into 32 bits, negates by `literal ^ 1`, and gives the variabl
 `literal >> 1`. Weights are int64 and their sum is below 2**63, as the Max-SAT Evaluation asks,
 so that every sum of weights is exact; floats would lose units above 2**53.
 
-Clauses are held in normal form, in which every variable occurs in a clause at most once:
-
-x or x or y                       x or y, since a repeated literal says nothing new
-x or not x or y                   dropped, since a tautology holds under every assignment
-
-Most formulas are in normal form already, so one pass looks for clauses that are not, and only
-those are rewritten. The order of clauses, and of literals within a clause, is kept.
+Clauses are held in normal form, in which every variable occurs in a clause at most once (see
+`normal`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardstep.errors import DataError
+from hardstep.maxsat.deltas import count_true
+from hardstep.maxsat.index import count_occurrences, list_occurrences
+from hardstep.maxsat.normal import normalize, row_starts
+from hardstep.maxsat.pieces import run_in_pieces
 
 # Literals, and clauses with a sign, are 31-bit numbers.
 MAX_VARIABLES = MAX_CLAUSES = 1 << 30
 MAX_TOTAL_WEIGHT = 2**63 - 1
-_LITERAL_BITS = 31
-_BLOCK_LITERALS = 1 << 15  # sorted in one go while looking for repetitions: they fit the cache
 _Item = TypeVar("_Item", bound=np.generic)
 
 
@@ -96,7 +93,7 @@ class Formula:
         Left out, `num_variables` is the largest variable that occurs, and every weight is 1.
         """
         lengths = np.array([len(clause) for clause in clauses], dtype=np.int64)
-        signed = np.array(list(chain.from_iterable(clauses)), dtype=np.int64)
+        signed = _integers("literals", list(chain.from_iterable(clauses))).astype(np.int64)
         require(not (signed == 0).any(), "0 is not a literal; variables count from 1")
         variables = np.abs(signed) - 1
         if num_variables is None:
@@ -105,6 +102,16 @@ class Formula:
         if weights is None:
             weights = np.ones(lengths.size, dtype=np.int64)
         return cls(num_variables, row_starts(lengths), literals, weights, hard)  # type: ignore[arg-type]
+
+    def renumber(self, num_variables: int, literals: NDArray[np.int32]) -> "Formula":
+        """The same clauses after their variables got other numbers, different ones for each."""
+        formula = object.__new__(Formula)
+        changed = {"num_variables": num_variables, "literals": _freeze(literals)}
+        for name in ("starts", "weights", "hard", "num_tautologies"):
+            object.__setattr__(formula, name, getattr(self, name))
+        for name, value in changed.items():
+            object.__setattr__(formula, name, value)
+        return formula
 
     @property
     def num_clauses(self) -> int:
@@ -134,8 +141,7 @@ class Formula:
     @cached_property
     def occurrence_starts(self) -> NDArray[np.int64]:
         """(variables + 1,) where the occurrences of each variable start."""
-        counts = np.bincount(self.literals >> 1, minlength=self.num_variables)
-        return _freeze(row_starts(counts))
+        return _freeze(count_occurrences(self.num_variables, self.literals))
 
     @cached_property
     def occurrences(self) -> NDArray[np.int32]:
@@ -143,30 +149,31 @@ class Formula:
 
         Those of variable v, in increasing order, are at occurrence_starts[v:v + 2].
         """
-        # One plain sort of (variable, clause, sign) packed into 61 bits: numpy's stable
-        # argsort of the variables takes several times as long and twice the memory.
-        keys = np.repeat(np.arange(0, 2 * self.num_clauses, 2), self.lengths)
-        keys |= self.literals & 1
-        keys |= (self.literals >> 1).astype(np.int64) << 31
-        keys.sort()
-        keys &= 2**31 - 1
-        return _freeze(keys.astype(np.int32))
+        return _freeze(list_occurrences(self.starts, self.literals, self.occurrence_starts))
 
-    def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(clauses,) which clauses hold no true literal."""
+    def check_assignment(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The assignment, if it is one of this formula.
+
+        Raises:
+            DataError: It has another type or size.
+        """
         assignment = np.asarray(assignment)
         require(
             assignment.dtype == np.bool_ and assignment.shape == (self.num_variables,),
             f"an assignment is {self.num_variables} booleans, "
             f"got {assignment.dtype} of shape {assignment.shape}",
         )
-        holds = assignment[self.literals >> 1]
-        holds ^= (self.literals & 1).astype(np.bool_)
-        falsified = np.ones(self.num_clauses, dtype=np.bool_)
-        # reduceat would take the literal after an empty clause for its own.
-        filled = np.flatnonzero(self.lengths)
-        if filled.size:
-            falsified[filled] = ~np.logical_or.reduceat(holds, self.starts[filled])
+        return assignment
+
+    def is_falsified(self, assignment: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(clauses,) which clauses hold no true literal."""
+        assignment = self.check_assignment(assignment)
+        counts = np.empty(self.num_clauses, np.int32)
+        run_in_pieces(
+            count_true, counts.size, self.literals.size,
+            self.starts, self.literals, assignment, counts,
+        )  # fmt: skip
+        falsified: NDArray[np.bool_] = counts == 0
         return falsified
 
     def cost(self, assignment: NDArray[np.bool_]) -> tuple[int, int]:
@@ -261,78 +268,3 @@ def require(condition: bool, fault: str) -> None:
     """Raise DataError about the formula unless the condition holds."""
     if not condition:
         raise DataError(f"Formula: {fault}")
-
-
-# -- normal form ------------------------------------------------------------------------------
-
-
-class Normal(NamedTuple):
-    """Clauses in normal form, and which of the given ones were kept (None: all of them)."""
-
-    starts: NDArray[np.int64]
-    literals: NDArray[np.int32]
-    kept: NDArray[np.bool_] | None
-
-
-def normalize(starts: NDArray[np.int64], literals: NDArray[np.int32]) -> Normal:
-    """Drop repeated literals and tautologies from clauses in compressed form."""
-    suspects = _find_repeating(starts, literals)
-    if suspects.size == 0:
-        return Normal(starts, literals, None)
-    lengths = np.diff(starts)
-    suspect = np.zeros(lengths.size, dtype=np.bool_)
-    suspect[suspects] = True
-    places = np.flatnonzero(np.repeat(suspect, lengths))
-    clauses = np.repeat(suspects, lengths[suspects])
-    keys = (clauses << _LITERAL_BITS) | literals[places]
-    order = np.argsort(keys, kind="stable")
-    keys, places = keys[order], places[order]
-
-    again = np.zeros(keys.size, dtype=np.bool_)
-    again[1:] = keys[1:] == keys[:-1]
-    distinct = keys[~again]
-    # A literal and its negation differ in the lowest bit only, so sorting makes them neighbors.
-    opposed = (distinct[1:] ^ distinct[:-1]) == 1
-    tautology = np.zeros(lengths.size, dtype=np.bool_)
-    tautology[distinct[1:][opposed] >> _LITERAL_BITS] = True
-
-    keep = np.repeat(~tautology, lengths)
-    keep[places[again]] = False
-    lengths -= np.bincount(keys[again] >> _LITERAL_BITS, minlength=lengths.size)
-    return Normal(row_starts(lengths[~tautology]), literals[keep], ~tautology)
-
-
-def row_starts(lengths: NDArray[np.signedinteger]) -> NDArray[np.int64]:
-    """Where each row of a compressed array starts, and where the last one ends."""
-    starts = np.zeros(lengths.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
-
-
-def _find_repeating(starts: NDArray[np.int64], literals: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The clauses in which a variable occurs more than once, in order."""
-    found = [np.zeros(0, dtype=np.int64)]
-    first, num_clauses = 0, starts.size - 1
-    while first < num_clauses:
-        last = int(np.searchsorted(starts, starts[first] + _BLOCK_LITERALS, side="right")) - 1
-        last = min(max(last, first + 1), num_clauses)
-        block = literals[starts[first] : starts[last]] >> 1
-        found.append(first + _find_repeating_rows(np.diff(starts[first : last + 1]), block))
-        first = last
-    return np.concatenate(found)
-
-
-def _find_repeating_rows(
-    lengths: NDArray[np.int64], variables: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """The rows in which a variable occurs more than once, in order; may sort in place."""
-    if (lengths == lengths[0]).all():
-        # The usual case, and a few times faster than sorting all rows together.
-        rows = variables.reshape(lengths.size, -1)
-        rows.sort(axis=1)
-        return np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1))
-    keys = np.repeat(np.arange(lengths.size) << _LITERAL_BITS, lengths)
-    keys |= variables
-    keys.sort()
-    twice = keys[1:][keys[1:] == keys[:-1]]
-    return np.unique(twice >> _LITERAL_BITS)

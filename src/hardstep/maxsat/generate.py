@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hardstep.errors import ConfigError
 from hardstep.maxsat.formula import MAX_CLAUSES, MAX_VARIABLES, Formula
+from hardstep.maxsat.sizes import check_formula
 from hardstep.seeds import derive
 
 # Clauses drawn at once, to bound the memory; the stream, so the result, does not depend on it.
@@ -36,6 +37,7 @@ def random_ksat(
     """
     _check(num_variables, ratio, k)
     num_clauses = round(ratio * num_variables)
+    check_formula("random_ksat", num_clauses, k * num_clauses, "ask for fewer variables")
     literals = np.empty((num_clauses, k), dtype=np.int32)
     bits = np.random.PCG64(derive(seed, "maxsat clauses", num_variables, k))
     for first in range(0, num_clauses, _BLOCK):

@@ -17,14 +17,28 @@ from hardstep.errors import ConfigError
 from hardstep.maxsat.compiled import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import Standing, plain_costs
+from hardstep.maxsat.occurring import keep_occurring
+from hardstep.maxsat.pieces import run_in_turn
+from hardstep.maxsat.sizes import check_local
 from hardstep.seeds import derive
 
 # Tuned at 4.27 clauses per variable (2.06 is published for satisfiable formulas) and at 9: where
 # many clauses stay falsified, it pays to be greedier.
 EXPONENT, CROWDED_EXPONENT, CROWDED = 2.8, 4.0, 6.0
 BLOCK = 1 << 17  # flips between two looks at the clock
+BLOCK_READS = 1 << 24  # literals and occurrences looked at before Ctrl-C is heard
 
 Report = Callable[[Standing, NDArray[np.bool_]], None]
+_Flipping = tuple[
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+    float,
+    float,
+    int,
+]
 
 
 class LocalResult(NamedTuple):
@@ -47,7 +61,7 @@ class _Work(NamedTuple):
     place: NDArray[np.int32]  # of each clause in that list, −1 if it is not there
     best: NDArray[np.bool_]  # the best assignment
     trail: NDArray[np.int32]  # variables flipped since
-    counters: NDArray[np.int64]  # falsified, trail (−1: longer than fits), random state
+    counters: NDArray[np.int64]  # falsified, trail (−1: longer than fits), random state, reads left
     costs: NDArray[np.float64]  # now, best
 
 
@@ -77,34 +91,66 @@ def local_search(
     """
     if seconds is None and flips is None:
         raise ConfigError("local_search: give seconds or flips, or it would never end")
+    began = time.perf_counter()
+    check_local(formula)
+    occurring = keep_occurring(formula)
+    work = _begin(occurring.formula, occurring.select(formula.check_assignment(start)), seed)
+    flipping = _flipping(occurring.formula, exponent)
+    best, values = _standing(occurring.formula, work.best), work.best.copy()
+    if report is not None:
+        report(best, occurring.spread(values))
+    done, known, interrupted = 0, float(work.costs[1]), False
+    while not (interrupted or _is_over(best, target, began, seconds, done, flips)):
+        block = BLOCK if flips is None else min(BLOCK, flips - done)
+        try:
+            block_end = done + block
+            while done < block_end and work.counters[0]:
+                work.counters[3] = BLOCK_READS
+                done += _run(*flipping, work, block_end - done)
+        except KeyboardInterrupt:  # raised between two calls; the best is kept and returned
+            interrupted = True
+        if work.counters[0] == 0:  # whatever the rounded sum of costs says
+            work.best[:], work.costs[1] = work.values, -np.inf
+        if work.costs[1] < known:
+            known = float(work.costs[1])
+            standing = _standing(occurring.formula, work.best)
+            if standing < best:  # sums of large weights are rounded while flipping
+                best, values = standing, work.best.copy()
+                if report is not None:
+                    report(best, occurring.spread(values))
+    spent = time.perf_counter() - began
+    return LocalResult(best, occurring.spread(values), done, spent, interrupted)
+
+
+def _is_over(
+    best: Standing,
+    target: Standing | None,
+    began: float,
+    seconds: float | None,
+    done: int,
+    flips: int | None,
+) -> bool:
+    late = seconds is not None and time.perf_counter() - began >= seconds
+    good = best == (0, 0) or (target is not None and best <= target)
+    return good or late or (flips is not None and done >= flips)
+
+
+def _flipping(formula: Formula, exponent: float | None) -> _Flipping:
+    """What `_run` is told of the formula, and of how to flip."""
+    costs = plain_costs(formula)
     if exponent is None:
         crowded = formula.num_clauses > CROWDED * formula.num_variables
         exponent = CROWDED_EXPONENT if crowded else EXPONENT
-    began = time.perf_counter()
-    work = _begin(formula, start, seed)
-    costs = plain_costs(formula)
-    unit = float(costs.mean()) if costs.size else 1.0
-    longest = int(formula.lengths.max(initial=1))
-    done, known, interrupted = 0, np.inf, False
-    while True:
-        if work.costs[1] < known:
-            known = float(work.costs[1])
-            standing = _standing(formula, work.best)
-            if report is not None:
-                report(standing, work.best)
-        spent = time.perf_counter() - began
-        over = (seconds is not None and spent >= seconds) or (flips is not None and done >= flips)
-        good = work.counters[0] == 0 or (target is not None and standing <= target)
-        if over or good or interrupted:
-            return LocalResult(standing, work.best.copy(), done, spent, interrupted)
-        block = BLOCK if flips is None else min(BLOCK, flips - done)
-        try:
-            done += _run(
-                formula.starts, formula.literals, formula.occurrence_starts, formula.occurrences,
-                costs, work, block, exponent, unit, longest,
-            )  # fmt: skip
-        except KeyboardInterrupt:  # raised between two blocks; the best is kept and returned
-            interrupted = True
+    return (
+        formula.starts,
+        formula.literals,
+        formula.occurrence_starts,
+        formula.occurrences,
+        costs,
+        exponent,
+        float(costs.mean()) if costs.size else 1.0,
+        int(formula.lengths.max(initial=1)),
+    )
 
 
 def _standing(formula: Formula, assignment: NDArray[np.bool_]) -> Standing:
@@ -128,21 +174,23 @@ def _begin(formula: Formula, start: NDArray[np.bool_], seed: int) -> _Work:
         place,
         values.copy(),
         np.zeros(max(1, formula.num_variables), np.int32),
-        np.array([listed.size, 0, derive(seed, "local search") | 1], np.int64),
+        np.array([listed.size, 0, derive(seed, "local search") | 1, 0], np.int64),
         np.full(2, float(np.broadcast_to(costs, num)[falsified].sum())),
     )
-    _count(formula.starts, formula.literals, costs, work)
+    run_in_turn(_count, num, formula.literals.size, formula.starts, formula.literals, costs, work)
     return work
 
 
-@jit()
+@jit
 def _count(
+    first: int,
+    last: int,
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
     costs: NDArray[np.float64],
     work: _Work,
 ) -> None:
-    for c in range(starts.size - 1):
+    for c in range(first, last):
         count, variables = 0, 0
         for k in range(starts[c], starts[c + 1]):
             variable = literals[k] >> 1
@@ -154,7 +202,7 @@ def _count(
             work.breaks[variables] += costs[c] if costs.size > 1 else costs[0]
 
 
-@jit()
+@jit
 def _random(state: NDArray[np.int64]) -> float:
     """Uniform in [0, 1): xorshift64*, whose state is the third counter."""
     x = np.uint64(state[2])
@@ -165,7 +213,7 @@ def _random(state: NDArray[np.int64]) -> float:
     return (x * np.uint64(2685821657736338717) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@jit()
+@jit
 def _choose(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
@@ -180,9 +228,10 @@ def _choose(
     first, last = starts[clause], starts[clause + 1]
     if first == last:
         return -1
+    work.counters[3] -= last - first
     total = 0.0
     for k in range(first, last):
-        broken = work.breaks[literals[k] >> 1] / unit
+        broken = max(work.breaks[literals[k] >> 1] / unit, 0.0)  # sums may be rounded
         whole = np.int64(broken)
         if whole == broken and whole < table.size:
             weights[k - first] = table[whole]
@@ -197,7 +246,7 @@ def _choose(
     return int(literals[last - 1] >> 1)
 
 
-@jit()
+@jit
 def _flip(
     variable: int,
     literals: NDArray[np.int32],
@@ -210,6 +259,7 @@ def _flip(
     """Flip a variable and bring everything up to date."""
     value = not work.values[variable]
     work.values[variable] = value
+    work.counters[3] -= first[variable + 1] - first[variable]
     for k in range(first[variable], first[variable + 1]):
         clause, negated = occurrences[k] >> 1, occurrences[k] & 1
         cost = costs[clause] if costs.size > 1 else costs[0]
@@ -235,7 +285,7 @@ def _flip(
                 work.breaks[work.clauses[clause, 1]] += cost
 
 
-@jit()
+@jit
 def _unlist(clause: int, work: _Work) -> None:
     """Take a clause off the list of falsified ones: the last one takes its place."""
     work.counters[0] -= 1
@@ -245,7 +295,7 @@ def _unlist(clause: int, work: _Work) -> None:
     work.place[clause] = -1
 
 
-@jit()
+@jit
 def _keep(work: _Work) -> None:
     """Make the current assignment the best one: redo the flips since, or copy."""
     if work.counters[1] < 0:
@@ -257,27 +307,27 @@ def _keep(work: _Work) -> None:
     work.costs[1] = work.costs[0]
 
 
-@jit()
+@jit
 def _run(
     starts: NDArray[np.int64],
     literals: NDArray[np.int32],
     first: NDArray[np.int64],
     occurrences: NDArray[np.int32],
     costs: NDArray[np.float64],
-    work: _Work,
-    flips: int,
     exponent: float,
     unit: float,
     longest: int,
+    work: _Work,
+    flips: int,
 ) -> int:
-    """Flip until all clauses hold, at most so often; returns how often."""
+    """Flip until all clauses hold or no reads are left, at most so often; returns how often."""
     table = np.power(1.0 + np.arange(64.0), -exponent)
     weights = np.empty(longest)
     for done in range(flips):
         if work.counters[0] == 0:
             return done
         variable = _choose(starts, literals, work, table, exponent, unit, weights)
-        if variable < 0:
+        if variable < 0:  # nothing can be done about this clause
             continue
         _flip(variable, literals, starts, first, occurrences, costs, work)
         if work.counters[1] == work.trail.size:
@@ -287,4 +337,6 @@ def _run(
             work.counters[1] += 1
         if work.costs[0] < work.costs[1]:
             _keep(work)
+        if work.counters[3] < 0:
+            return done + 1
     return flips

@@ -14,14 +14,11 @@ from torch import Tensor
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Candidates
 from hardstep.geometry import ParticleMap
-from hardstep.maxsat.deltas import (
-    assignment_costs,
-    candidate_costs,
-    count_true,
-    flip_costs,
-    shared_clauses,
-)
+from hardstep.maxsat.deltas import assignment_costs, candidate_costs, count_true, flip_costs
 from hardstep.maxsat.formula import Formula, require
+from hardstep.maxsat.index import list_shared
+from hardstep.maxsat.pieces import run_in_pieces
+from hardstep.subspaces import BoundSubspace
 
 NAME = "x"  # of the one tensor that is searched
 
@@ -59,33 +56,20 @@ class MaxSat:
         if not small:
             self.counts = self.counts.astype(np.int32)
         self.standing: Standing | None = None  # of the assignment looked at last
-        self._same_weight = int(plain[0]) if plain.size == 1 and formula.hard is None else 0
+        # As it is in the formula: the float in `plain` has lost units of one above 2**53.
+        same = plain.size == 1 and formula.hard is None
+        self._same_weight = int(formula.weights[0]) if same else 0
         self._particles: ParticleMap | None = None
 
     def losses(self, candidates: Candidates) -> Tensor:
         """One cost per candidate."""
-        numbers, formula = self._numbers(candidates), self.formula
+        numbers = self._numbers(candidates)
         if candidates.particles is not self._particles:
             self._list_shared(candidates)
         values = numbers >= 0
         falsified = self._find_falsified(values)
         self.standing = self._standing(falsified)
-        flips = flip_costs(
-            values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs
-        )
-        num, vertices, probes, dim = candidates.offsets.shape
-        differences = candidate_costs(
-            candidates.asked.numpy(),
-            self._places,
-            candidates.offsets.reshape(num, vertices * probes, dim).numpy(),
-            numbers,
-            flips,
-            self._shared,
-            formula.starts,
-            formula.literals,
-            self.counts,
-            self.costs,
-        )
+        differences = self._differences(candidates, numbers, self._flip_costs(values))
         return torch.from_numpy(differences.reshape(-1)).add_(self._cost(falsified))
 
     def stand(self, values: NDArray[np.bool_]) -> Standing:
@@ -94,9 +78,36 @@ class MaxSat:
         return self.standing
 
     def _find_falsified(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        count_true(self.formula.starts, self.formula.literals, values, self.counts)
+        formula, counts = self.formula, self.counts
+        run_in_pieces(
+            count_true, counts.size, formula.literals.size,
+            formula.starts, formula.literals, values, counts,
+        )  # fmt: skip
         falsified: NDArray[np.bool_] = self.counts == 0
         return falsified
+
+    def _flip_costs(self, values: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What flipping each variable alone would cost, (variables,)."""
+        formula, result = self.formula, np.empty(values.size)
+        run_in_pieces(
+            flip_costs, values.size, formula.literals.size,
+            values, self.counts, formula.occurrence_starts, formula.occurrences, self.costs, result,
+        )  # fmt: skip
+        return result
+
+    def _differences(
+        self, candidates: Candidates, numbers: NDArray[np.floating], flips: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What each candidate costs more than the current point, (rows, candidates)."""
+        formula, (num, vertices, probes, dim) = self.formula, candidates.offsets.shape
+        offsets = candidates.offsets.reshape(num, vertices * probes, dim).numpy()
+        result = np.empty(offsets.shape[:2])
+        run_in_pieces(
+            candidate_costs, num, offsets.size + vertices * probes * self._shared[1].size,
+            candidates.asked.numpy(), self._places, offsets, numbers, flips, self._shared,
+            formula.occurrence_starts, formula.occurrences, self.counts, self.costs, result,
+        )  # fmt: skip
+        return result
 
     def _standing(self, falsified: NDArray[np.bool_]) -> Standing:
         formula, hard = self.formula, 0
@@ -124,18 +135,30 @@ class MaxSat:
     def _list_shared(self, candidates: Candidates) -> None:
         """What depends on how variables are grouped, once."""
         particles = candidates.particles
-        numbered = torch.arange(particles.num_coordinates, dtype=torch.float64)
-        (expanded,) = candidates.subspace.expand(numbered).values()
-        if not torch.equal(expanded.reshape(-1).double(), numbered):
+        if not keeps_coordinates(candidates.subspace, particles.num_coordinates):
             raise ConfigError("MaxSat: coordinates must be the variables; use subspace=Full()")
         self._particles, self._places = particles, particles.index.numpy()
         particle_of = np.empty(self.formula.num_variables, np.int32)
         owner = np.arange(particles.num_particles, dtype=np.int32)[:, None]
         real = self._places >= 0
         particle_of[self._places[real]] = np.broadcast_to(owner, self._places.shape)[real]
-        self._shared = shared_clauses(
+        self._shared = list_shared(
             self.formula.starts, self.formula.literals, particle_of, particles.num_particles
         )
+
+
+def keeps_coordinates(subspace: BoundSubspace, size: int) -> bool:
+    """Whether coordinate i is number i of the one tensor, for all of them.
+
+    Their numbers are sent through digit by digit, since a float32 holds none above 2**24.
+    """
+    numbered = torch.arange(size)
+    for shift in range(0, max(1, size.bit_length()), 8):
+        digit = ((numbered >> shift) & 255).to(subspace.layout.dtype)
+        (expanded,) = subspace.expand(digit).values()
+        if not torch.equal(expanded.reshape(-1), digit):
+            return False
+    return True
 
 
 def plain_costs(formula: Formula) -> NDArray[np.float64]:
@@ -161,4 +184,9 @@ def population_costs(formula: Formula, assignments: NDArray[np.bool_]) -> NDArra
         f"got {assignments.dtype} of shape {assignments.shape}",
     )
     costs = plain_costs(formula) if formula.num_clauses else np.ones(1)
-    return assignment_costs(formula.starts, formula.literals, assignments, costs)
+    result, groups = np.zeros(len(assignments)), -(-len(assignments) // 64)
+    run_in_pieces(
+        assignment_costs, groups, groups * formula.literals.size,
+        formula.starts, formula.literals, assignments, costs, result,
+    )  # fmt: skip
+    return result

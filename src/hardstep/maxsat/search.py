@@ -9,11 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hardstep import presets, seeds
 from hardstep.errors import ConfigError
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import NAME, MaxSat, Standing
+from hardstep.maxsat.occurring import keep_occurring
+from hardstep.maxsat.sizes import check_search
 from hardstep.optim import PolyStep, Settings
 
 # Steps that tell how many fit into the time, and the share of it that they may take.
@@ -51,7 +54,7 @@ class Search:
     """One search.
 
     Args:
-        formula: The clauses.
+        formula: The clauses. Variables that occur in none change nothing and end up false.
         seed: Fixes the start and every draw.
         preset: Settings for a number of steps; by default `presets.signs` with the mean weight
             of a soft clause as unit.
@@ -67,7 +70,9 @@ class Search:
             raise ConfigError("Search: the formula has no variables; there is nothing to search")
         self.formula, self.seed = formula, seed
         self.preset = preset or partial(presets.signs, unit=_unit(formula))
-        self.objective = MaxSat(formula)
+        check_search(formula)
+        self._occurring = keep_occurring(formula)
+        self.objective = MaxSat(self._occurring.formula)
 
     def steps_within(self, seconds: float) -> int:
         """How many steps fit into a time on this machine, by trying a few.
@@ -98,47 +103,55 @@ class Search:
         """Search until the steps, the time or the target is reached, or Ctrl-C is pressed.
 
         Args:
-            steps: Planned; schedules span them.
+            steps: Planned; schedules span them. With 0, the start is the answer.
             seconds: Of wall-clock, at most.
             target: Stop when the best assignment is at least as good.
             watch: Called after every step, with the assignment if it is the best so far.
         """
-        optimizer, began = self._optimizer(steps), time.perf_counter()
-        (numbers,) = optimizer.tensors.values()
-        best = Standing(self.formula.num_hard + 1, 0)
-        assignment = np.zeros(self.formula.num_variables, np.bool_)
-        stopped = ""
-        while not stopped:
-            done, values = optimizer.steps, numbers.detach().numpy() >= 0
-            try:
+        began, optimizer, stopped = time.perf_counter(), None, ""
+        best, values = Standing(self.formula.num_hard + 1, 0), None
+        try:
+            optimizer = self._optimizer(steps)
+            (numbers,) = optimizer.tensors.values()
+            while not stopped:
+                done, current = optimizer.steps, numbers.detach().numpy() >= 0
                 if done < steps:
                     optimizer.step(objective=self.objective)  # and how good the start of it was
                 else:
-                    self.objective.stand(values)
+                    self.objective.stand(current)
                 assert self.objective.standing is not None
                 here = self.objective.standing
                 better = here < best
                 if better:
-                    best, assignment = here, values
+                    best, values = here, current
                 spent = time.perf_counter() - began
                 if watch is not None:
                     found = Progress(done, steps, optimizer.evaluations, spent, here, best)
-                    watch(found, assignment if better else None)
+                    watch(found, self._occurring.spread(current) if better else None)
                 stopped = _reason(best, target, done >= steps, spent, seconds)
-            except KeyboardInterrupt:
-                stopped = INTERRUPTED
-        if best.hard > self.formula.num_hard:  # interrupted before anything was known
-            best = self.objective.stand(assignment)
-        spent = time.perf_counter() - began
+        except KeyboardInterrupt:
+            stopped = INTERRUPTED
+        if values is None:  # interrupted before anything was known
+            values = self._start().numpy() >= 0
+            best = self.objective.stand(values)
+        taken = (0, 0) if optimizer is None else (optimizer.steps, optimizer.evaluations)
         return SearchResult(
-            best, assignment, optimizer.steps, steps, optimizer.evaluations, spent, stopped
+            best,
+            self._occurring.spread(values),
+            taken[0],
+            steps,
+            taken[1],
+            time.perf_counter() - began,
+            stopped,
         )
 
-    def _optimizer(self, steps: int) -> PolyStep:
-        settings = self.preset(steps)
+    def _start(self) -> Tensor:
         generator = seeds.generator(self.seed, "maxsat start")
-        start = torch.randn(self.formula.num_variables, generator=generator)
-        return PolyStep({NAME: start}, settings, seed=self.seed)
+        return torch.randn(self._occurring.formula.num_variables, generator=generator)
+
+    def _optimizer(self, steps: int) -> PolyStep:
+        settings = self.preset(max(1, steps))  # schedules span at least one
+        return PolyStep({NAME: self._start()}, settings, seed=self.seed)
 
 
 def _unit(formula: Formula) -> float:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hardstep._text import to_caption
 from hardstep.errors import ConfigError
 from hardstep.evaluation import LossFunction, call_model
 from hardstep.optim.polystep import PolyStep
@@ -79,7 +80,7 @@ class Diagnosis:
         present = self.here.probe_radius
         axes.axvline(present, color="0.4", linestyle=":", label="present probe radius")
         axes.set(xscale="log", xlabel="probe radius", ylabel="share, %")
-        axes.set_title(title, loc="left")
+        axes.set_title(to_caption(title), loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
         figure.savefig(path, dpi=150)

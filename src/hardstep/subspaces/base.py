@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from hardstep._memory import format_bytes
 from hardstep.errors import CapacityError, ConfigError
 from hardstep.subspaces.layout import Layout, TensorSpec
 
@@ -270,14 +271,6 @@ def check_capacity(name: str, needed: int, max_bytes: int | None, alternative: s
     limit = max_bytes if max_bytes is not None else physical // 2
     if needed > limit:
         raise CapacityError(
-            f"{name}: its projection needs {_format_bytes(needed)} and {_format_bytes(limit)} are "
+            f"{name}: its projection needs {format_bytes(needed)} and {format_bytes(limit)} are "
             f"allowed (half the memory unless max_bytes says otherwise); use {alternative}"
         )
-
-
-def _format_bytes(num_bytes: int) -> str:
-    """Bytes in the unit that suits them: 640 bytes, 12.50 MB, 3.00 GB."""
-    for factor, unit in ((10**9, "GB"), (10**6, "MB")):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:,.2f} {unit}"
-    return f"{num_bytes:,} bytes"

@@ -131,7 +131,7 @@ def _check_number(task: Task, field: str, function: Any, output: Any, labels: Te
         value = function(output, labels)
     try:
         float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ConfigError(
             f"{task.name}: {field} must return one number, the mean over a batch, got "
             f"{_describe(value)}; reduce it, for instance with .mean()"

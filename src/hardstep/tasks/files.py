@@ -8,6 +8,7 @@ or a function without arguments that makes one.
 import hashlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -18,8 +19,8 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from types import ModuleType
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, TypeGuard, TypeVar
 
 from torch import nn
 
@@ -29,6 +30,7 @@ from hardstep.errors import ConfigError
 from hardstep.optim import Settings
 from hardstep.tasks.task import Task
 
+Kind = TypeVar("Kind")
 MOST_CHARACTERS = 300  # quoted of an error; torch and others have much to say
 _HOW = "a task of your own is given as path/to/file.py:name"
 _EXPECTED: dict[type, str] = {
@@ -90,14 +92,14 @@ def _parse(address: str) -> tuple[Path, str]:
 
 def _load_module(path: Path) -> ModuleType:
     """The file as a module; loaded again only if it was changed."""
-    if not path.is_file():
-        where = "" if path.is_absolute() else f" in {Path.cwd()}"
+    if not os.path.isfile(path):  # nor a pipe, which nobody may ever write to
+        where = "" if path.is_absolute() else f" in {os.getcwd()}"
         raise ConfigError(
             f"there is no file {path}{where}; if it was moved, put it back or go to the folder "
             "that the path starts from"
         )
     state = f"{path.resolve()} {path.stat().st_mtime_ns}"
-    private = f"_hardstep_task_{hashlib.sha256(state.encode()).hexdigest()[:16]}"
+    private = f"_hardstep_task_{hashlib.sha256(os.fsencode(state)).hexdigest()[:16]}"
     if private not in sys.modules:
         spec = importlib.util.spec_from_file_location(private, path.resolve())
         assert spec is not None
@@ -105,6 +107,7 @@ def _load_module(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         with _import_beside(private, module), translate_errors(f"{path} cannot be loaded", path):
             spec.loader.exec_module(module)
+        return module  # it may have removed itself from the modules
     return sys.modules[private]
 
 
@@ -117,7 +120,7 @@ def _import_beside(private: str, module: ModuleType) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        del sys.modules[private]
+        sys.modules.pop(private, None)
         raise
     finally:
         with suppress(ValueError):  # the file may have cleaned up itself
@@ -128,19 +131,24 @@ def _list_tasks(module: ModuleType) -> dict[str, Task]:
     """Tasks by variable, without second variables for the same one."""
     found: dict[str, Task] = {}
     for name, value in vars(module).items():
-        if isinstance(value, Task) and not any(value is other for other in found.values()):
+        if _is(value, Task) and not any(value is other for other in found.values()):
             found[name] = value
     return found
 
 
 def _list_makers(module: ModuleType) -> dict[str, Callable[[], Any]]:
     """Functions of the file that can be called without arguments."""
-    own = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
+    own = {n: f for n, f in vars(module).items() if _is(f, FunctionType)}
     return {
         name: function
         for name, function in own.items()
         if function.__module__ == module.__name__ and not _list_required(function)
     }
+
+
+def _is(value: Any, kind: type[Kind]) -> TypeGuard[Kind]:
+    """As `isinstance`, without asking the object, whose answer is a user's code."""
+    return issubclass(type(value), kind)
 
 
 def _list_required(function: Callable[..., Any]) -> list[str]:
@@ -158,7 +166,7 @@ def _find_named(module: ModuleType, path: Path, name: str) -> tuple[str, Task]:
         with translate_errors(f"{path} cannot be loaded", path):
             value = makers[name]()
         return name, _check_kind(value, Task, f"{path}:{name}")
-    if isinstance(value, Task):
+    if _is(value, Task):
         return name, value
     if name in by_name:
         return name, by_name[name]
@@ -201,7 +209,7 @@ def _make(path: Path, function: Callable[..., Any], kind: type, what: str, *args
 
 
 def _check_kind(value: Any, kind: type, what: str) -> Any:
-    if not isinstance(value, kind):
+    if not _is(value, kind):
         raise ConfigError(f"{what} must return {_EXPECTED[kind]}, got {type(value).__name__}")
     return value
 
@@ -220,14 +228,23 @@ def translate_errors(what: str, path: Path, way_out: str = "") -> Iterator[None]
     """
     try:
         yield
-    except (Exception, SystemExit) as error:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        reason = shorten(said, MOST_CHARACTERS, placeholder=" …").rstrip(".")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reason = shorten(_quote(error), MOST_CHARACTERS, placeholder=" …").rstrip(".")
         line = _find_line(error, path)
         raise ConfigError(
             f"{what}: {type(error).__name__}{': ' if reason else ''}{reason}"
             f"{f' ({line})' if line else ''}{f'; {way_out}' if way_out else ''}"
         ) from error
+
+
+def _quote(error: BaseException) -> str:
+    """What it says, if it can."""
+    try:
+        return error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:
+        return ""
 
 
 def _find_line(error: BaseException, path: Path) -> str:

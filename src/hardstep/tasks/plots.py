@@ -13,6 +13,7 @@ from matplotlib import pyplot
 from torch import Tensor, nn
 
 from hardstep._files import explain_failed_write, write_atomically
+from hardstep._text import to_caption
 from hardstep.data import Batches, Split
 from hardstep.evaluation import call_model, isolate
 from hardstep.nn import SpikingNet
@@ -43,7 +44,8 @@ def draw(
     num = 1 if behavior is None else 2
     figure, panels = pyplot.subplots(1, num, figsize=(12, 4.6), layout="constrained", squeeze=False)
     score = task.metric.format(result[task.key("test")])
-    figure.suptitle(f"{task.title} — test {task.metric.name} {score}", color=INK, fontsize=12)
+    title = to_caption(f"{task.title} — test {task.metric.name} {score}")
+    figure.suptitle(title, color=INK, fontsize=12)
     _learning_curve(panels[0, 0], task, log, result)
     if behavior is not None:
         behavior(panels[0, 1])
@@ -58,7 +60,7 @@ def _learning_curve(
     # The log has null where a number was not one.
     steps = [row for row in log if row["event"] == "step" and row["loss"] is not None]
     scores = [row for row in log if row["event"] == "validation" and row["value"] is not None]
-    label = f"validation {task.metric.name}"
+    label = to_caption(f"validation {task.metric.name}")
     axes.plot(
         [row["step"] for row in scores],
         [(100 if task.metric.percent else 1) * row["value"] for row in scores],

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from hardstep._checks import check_count
 from hardstep._files import explain_failed_write, free_beside, write_text
 from hardstep._seals import seal_json
+from hardstep._text import printable
 from hardstep.optim import StepReport
 from hardstep.training.logs import read_log
 from hardstep.training.run import Run, Score
@@ -219,7 +220,7 @@ class LiveLine:
             self._bar = Progress(
                 TextColumn("step {task.completed}/{task.total}"),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[numbers]}"),
+                TextColumn("{task.fields[numbers]}", markup=False),
                 TimeRemainingColumn(compact=True),
                 console=self.console,
                 transient=True,
@@ -230,7 +231,7 @@ class LiveLine:
     def show(self, step: int, steps: int | None, numbers: str) -> None:
         """Renew the line."""
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step, numbers=numbers)
+            self._bar.update(self._bar.task_ids[0], completed=step, numbers=printable(numbers))
         elif time.monotonic() >= self._next:
             of = f"/{steps}" if steps else ""
             self.say(f"step {step}{of}  {numbers}")
@@ -238,7 +239,7 @@ class LiveLine:
 
     def say(self, text: str) -> None:
         """Print above the bar."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Take the bar away."""

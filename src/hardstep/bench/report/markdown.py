@@ -112,5 +112,5 @@ def _source(table: Table) -> str:
         for row in table.rows
     ]
     lines += [f"- {name}: {'; '.join(values)}" for name, values in facts.items() if values]
-    inside = safe_in_markdown("\n".join(lines))
+    inside = "\n".join(map(safe_in_markdown, lines))
     return f"<details><summary>options and provenance</summary>\n\n{inside}\n\n</details>"

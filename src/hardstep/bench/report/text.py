@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from hardstep._text import to_line
 from hardstep.bench.records import Record, score_of
 from hardstep.bench.summary import Table, metric_of
 from hardstep.training import Metric
@@ -10,13 +11,14 @@ from hardstep.training import Metric
 
 def write_comparison(table: Table, reference: str) -> str:
     """The table and, below it, what the seeds allow to say."""
-    return "\n".join([write_table(table), *_conclusions(table, reference)])
+    return "\n".join([write_table(table), *map(to_line, _conclusions(table, reference))])
 
 
 def write_table(table: Table) -> str:
     """Methods with their scores and costs; what was equal is part of it."""
-    unit = ", %" if table.metric.percent else f", {table.metric.name}"
-    wide = max([12, *(len(row.label) + 2 for row in table.rows)])
+    unit = ", %" if table.metric.percent else f", {to_line(table.metric.name)}"
+    labels = [to_line(row.label) for row in table.rows]
+    wide = max([12, *(len(label) + 2 for label in labels)])
     cells = [
         [write_mean(row.mean(split), len(row.scores("test")), table.metric)
          for split in ("test", "valid")]
@@ -26,14 +28,14 @@ def write_table(table: Table) -> str:
     score = max(16, 2 + widest)
     head = f"{'method':<{wide}}{'test' + unit:>{score}}{'valid' + unit:>{score}}{'steps':>10}"
     lines = [f"at equal {table.budget.title}", f"{head}{'evaluations':>14}{'s':>9}"]
-    for row, both in zip(table.rows, cells, strict=True):
+    for row, label, both in zip(table.rows, labels, cells, strict=True):
         steps, evaluations, seconds = (
             math.nan if (cost := row.cost(name)) is None else cost
             for name in ("steps", "evaluations", "seconds")
         )
         scores = "".join(f"{text:>{score}}" for text in both)
         costs = f"{steps:>10,.0f}{evaluations:>14,.0f}{seconds:>9.1f}"
-        lines.append(f"{row.label:<{wide}}{scores}{costs}")
+        lines.append(f"{label:<{wide}}{scores}{costs}")
     return "\n".join(lines)
 
 

@@ -7,8 +7,9 @@ same model compiles once, and the next process finds the object code again.
 import ctypes
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from itertools import pairwise
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -68,9 +69,19 @@ def _pool(size: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="hardstep")
 
 
-# A child that was forked has the pool but none of its threads.
+def _forget_threads() -> None:
+    """A child that was forked has the pool but none of its threads, and torch's likewise.
+
+    Torch's next loop would wait for them for ever. With a single one it works; the child may ask
+    for more, at its own risk.
+    """
+    if _pool.cache_info().currsize:
+        torch.set_num_threads(1)
+    _pool.cache_clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def run_kernel(
@@ -88,11 +99,30 @@ def run_kernel(
     share_out(num, run)
 
 
-def share_out(num: int, run: Callable[[int, int], None]) -> None:
-    """Call `run(first, last)` for pieces of 0..num, one for each of torch's threads."""
+def share_out(num: int, run: Callable[[int, int], None], largest_piece: int | None = None) -> None:
+    """Call `run(first, last)` for pieces of 0..num, shared among torch's threads.
+
+    Args:
+        num: How much there is to do.
+        run: Does a piece, without Python's lock for the most part.
+        largest_piece: Of one call, so that Ctrl-C is heard between two; one call for each
+            thread if left out.
+    """
     threads = max(1, min(torch.get_num_threads(), num))
-    bounds = [num * n // threads for n in range(threads + 1)]
+    pieces = threads if largest_piece is None else max(threads, -(-num // largest_piece))
+    bounds = [num * n // pieces for n in range(pieces + 1)]
     if threads == 1:
-        run(0, num)
-    else:
-        list(_pool(threads).map(run, bounds[:-1], bounds[1:]))
+        for first, last in pairwise(bounds):
+            run(first, last)
+        return
+    pool = _pool(torch.get_num_threads())
+    started = [pool.submit(run, first, last) for first, last in pairwise(bounds)]
+    try:
+        for piece in started:
+            piece.result()
+    except BaseException:
+        # Pieces that run now use what the caller frees or changes as soon as it hears of this.
+        for piece in started:
+            piece.cancel()
+        wait(started)
+        raise

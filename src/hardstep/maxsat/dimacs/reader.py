@@ -21,13 +21,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hardstep.errors import DataError
+from hardstep.errors import CapacityError, DataError
 from hardstep.maxsat.dimacs.clauses import Clauses, Header, parse_clauses, split_header
 from hardstep.maxsat.dimacs.text import BLANK, Passage, read_passages, refusal
-from hardstep.maxsat.formula import MAX_TOTAL_WEIGHT, Formula, row_starts, sum_exactly
+from hardstep.maxsat.formula import MAX_TOTAL_WEIGHT, Formula, sum_exactly
+from hardstep.maxsat.normal import row_starts
+from hardstep.maxsat.sizes import check_formula
 
 # Bytes parsed at once: much against the cost of a numpy call, little against memory.
 PIECE_BYTES = 1 << 18
+CHECK_EVERY = 1 << 22  # literals and clauses between two looks at the free memory
 _WORD_BYTES = b"-0123456789h"
 _HEADER = re.compile(rb"\n[ \t\r]*p")
 _TRAILER = re.compile(rb"\n[ \t\r]*%")
@@ -38,6 +41,7 @@ def read(path: str | PathLike[str]) -> Formula:
 
     Raises:
         DataError: The file is missing, damaged, or not a formula; the message says where.
+        CapacityError: It does not fit in memory.
     """
     with _open(Path(path)) as stream:
         return _parse(stream, str(path))
@@ -72,6 +76,8 @@ def _parse(stream: BufferedReader, name: str) -> Formula:
                 for body in _body(chain([rest], source), header):
                     collector.feed(body)
                 return collector.finish()
+    except CapacityError:
+        raise
     except MemoryError as error:
         raise DataError(f"{name}: the formula does not fit in memory") from error
     raise DataError(f"{name}: holds no formula, it is empty or only has comments")
@@ -117,7 +123,8 @@ class _Collector:
         self._pending = bytearray()
         self._line = start.line
         self._enough = PIECE_BYTES
-        self._num_clauses = 0
+        self._num_clauses = self._num_literals = 0
+        self._checked = 0  # literals and clauses known to fit in memory
         self._total_weight = 0
         self._lengths = [np.zeros(0, dtype=np.int32)]
         self._literals = [np.zeros(0, dtype=np.int32)]
@@ -165,6 +172,7 @@ class _Collector:
         passage = Passage(self._name, self._line, bytes(self._pending[:length]))
         clauses = parse_clauses(passage, self._header)
         self._count(passage, clauses)
+        self._check_memory(clauses.literals.size)
         self._lengths.append(clauses.lengths)
         self._literals.append(clauses.literals)
         if clauses.weights is not None and clauses.hard is not None:
@@ -174,6 +182,18 @@ class _Collector:
             self._hard.append(clauses.hard)
         self._line = passage.line_at(clauses.end)
         del self._pending[: clauses.end]
+
+    def _check_memory(self, num_literals: int) -> None:
+        """What is read must fit once more when it is joined; asked now and then."""
+        self._num_literals += num_literals
+        if self._num_clauses + self._num_literals >= self._checked + CHECK_EVERY:
+            self._checked = self._num_clauses + self._num_literals
+            check_formula(
+                f"{self._name}: after line {self._line}",
+                self._num_clauses,
+                self._num_literals,
+                "take a machine with more, or a smaller file",
+            )
 
     def _count(self, passage: Passage, clauses: Clauses) -> None:
         limit, header = self._header.num_clauses, self._header
