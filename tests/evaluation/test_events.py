@@ -11,6 +11,7 @@ from hardstep.subspaces import Full, RowWise
 
 from .catalogue import candidates_for
 from .event_networks import NETWORKS
+from .random_pictures import draw_problem
 
 EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -45,6 +46,11 @@ def test_losses_are_those_of_plain_forward_passes(name):
     evaluator = compare(pose(name))
     tiers = {one: tier for names, tier in evaluator.notes.items() for one in names}
     assert {tiers[one] for one in NETWORKS[name][2].split()} <= {"events"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_get_the_losses_of_plain_forward_passes(seed):
+    compare(draw_problem(seed))
 
 
 @pytest.mark.parametrize("name", ["spiking", "binary", "separable"])
