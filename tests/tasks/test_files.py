@@ -179,7 +179,7 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     assert result["test_mse"] < 0.3  # a constant has 0.44
     lines = said.splitlines()
     shown = f"{result['test_mse']:.4g}"
-    assert lines[0].startswith(f"test mse    {shown}  (80 examples no step")
+    assert lines[0].startswith(f"test mse    {shown}  (80 test examples)")
     assert lines[1].startswith(f"validation  {min(values):.4g}  at step")
     assert "hardstep train own.py:steps --seed 0 --out" in said
     assert (whole / "picture.png").stat().st_size > 10_000
