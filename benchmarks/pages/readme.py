@@ -21,7 +21,7 @@ NAMES = {
     "argmax": "argmax attention",
     "moe": "hard mixture of experts",
 }
-PAPER = {  # its test accuracy in per cent, and its millions of evaluations
+PAPER = {  # its test accuracy in percent, and its millions of evaluations
     "snn": (93.0, 15.5),
     "mlp": (96.8, 10.2),
     "int8": (97.0, 38.4),
