@@ -130,6 +130,13 @@ def test_the_reference_of_the_command_line_has_every_option(monkeypatch):
             )
 
 
+def test_the_readme_is_one_page_with_a_picture_and_a_table():
+    text = (docs.ROOT / "README.md").read_text()
+    assert len(text.split()) <= 700
+    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^\|(?: --- \|)+$", text, re.MULTILINE)) == 1
+
+
 def test_advice_on_settings_is_short():
     assert len((docs.DOCS / "how-to" / "choose-settings.md").read_text().splitlines()) <= 60
 

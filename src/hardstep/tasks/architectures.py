@@ -179,12 +179,10 @@ def image_task(
 ) -> Task:
     """The architecture of that name on these images."""
     architecture = _ARCHITECTURES[name]
+    title = architecture.title.format(pixels=images.pixels, hidden=hidden, classes=images.classes)
     return Task(
         name=name,
-        title=architecture.title.format(
-            pixels=images.pixels, hidden=hidden, classes=images.classes
-        )
-        + f", {images.contents}",
+        title=f"{title}, {images.contents}",
         data=images.load,
         model=partial(architecture.build, images.pixels, hidden, images.classes),
         settings=settings,
