@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hardstep.cli.main import COMMANDS
+from hardstep.tasks import BY_DATA
 from tests import docs
 
 PAGES = sorted(docs.DOCS.rglob("*.md"))
@@ -128,6 +129,11 @@ def test_the_reference_of_the_command_line_has_every_option(monkeypatch):
             assert (
                 f"`--{name}" in shown or f"`{name.upper()}" in shown or f"`[{name.upper()}" in shown
             )
+
+
+def test_the_reference_of_the_command_line_names_every_task():
+    page = (docs.DOCS / "reference" / "command-line.md").read_text()
+    assert not [task for task in BY_DATA["digits"] | BY_DATA["mnist"] if f"`{task}`" not in page]
 
 
 def test_the_readme_is_one_page_with_a_picture_and_a_table():
