@@ -39,6 +39,13 @@ def test_the_code_of_a_page_runs_as_written(page, tmp_path, monkeypatch):
             sys.modules.pop(file.stem, None)
 
 
+def test_what_a_page_shows_is_compared_with_what_is_printed():
+    assert docs.is_alike("loss 2.12 after 3,168\n", "loss 2.2 after 3,168\n")
+    assert not docs.is_alike("loss 2.12 after 3,168\n", "loss 2.12 after 4,000\n")
+    assert not docs.is_alike("loss 2.12", "error 2.12")
+    assert sum(bool(b.shown) for p in docs.USER_PAGES for b in docs.blocks(p)) >= 4
+
+
 def test_every_block_says_what_it_is():
     for page in docs.USER_PAGES:
         unknown = {b.language for b in docs.blocks(page)} - {"python", "sh", "text", "toml"}

@@ -22,7 +22,7 @@ from hardstep.cli.compare_view import LiveTable
 from hardstep.cli.diagnose import DiagnoseOptions, run_diagnose
 from hardstep.errors import ConfigError, DataError
 from tests.cli.test_compare import pretended
-from tests.tasks.test_files import STEPS
+from tests.tasks.test_files import STAIRS
 
 TASK = tasks.BY_DATA["digits"]["mlp"]
 LARGE = {"steps": 166_950, "evaluations": 5_342_400, "seconds": 1234.5,
@@ -190,9 +190,9 @@ def test_an_interrupted_comparison_leaves_the_picture_of_the_whole_alone(here, m
 
 
 def test_a_task_of_ones_own_has_a_picture_under_its_name(here):
-    (here / "own.py").write_text(STEPS)
-    assert run_compare(options(task="own.py:steps")) == 0
-    assert files(here) == ["own.py", "runs/compare-own-steps-own-steps.png"]
+    (here / "stairs.py").write_text(STAIRS)
+    assert run_compare(options(task="stairs.py:sine")) == 0
+    assert files(here) == ["runs/compare-stairs-sine-own-steps.png", "stairs.py"]
 
 
 def test_there_is_a_way_to_have_none(here, capsys):

@@ -23,8 +23,9 @@ from tests.tasks.test_dry_run import OWN as OWN_TASK
 OWN = str(Path(__file__).parents[2] / "examples" / "own_task.py")
 SUITE = '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
 NO_FILES = "cannot be written: /proc takes no files (No such file or directory); name another with"
-VERBS = """Append Average Check Compare Continue Derive Draw Examine Fix Give Improve Make Print
-    Read Run Satisfy Say Score Search Set Start Stop Take Train Tune Use Write"""  # of help texts
+# What help texts begin with.
+VERBS = """Append Average Check Compare Continue Derive Draw Examine Fix Give Improve Make Name
+    Print Read Run Satisfy Say Score Search Set Start Stop Take Train Tune Use Write"""
 TYPED = {str: ["text"], int: ["7"], float: ["2.5"], Path: ["file"], bool: []}
 
 
