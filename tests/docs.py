@@ -2,8 +2,11 @@
 
 import re
 import shlex
+from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib import import_module
+from io import StringIO
+from math import isclose
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -20,16 +23,26 @@ STEPS = 4  # of training in a test, whatever the page's task says
 
 
 class Block(NamedTuple):
-    """A block of code and its language."""
+    """A block of code, its language, and the block of text right below it: what it prints."""
 
     language: str
     text: str
+    shown: str
 
 
 def blocks(page: Path) -> list[Block]:
     """All of a page, in order."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    pattern = r"^```(\w*)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?"
+    found = re.findall(pattern, page.read_text(), re.DOTALL | re.MULTILINE)
     return [Block(*block) for block in found]
+
+
+def is_alike(printed: str, shown: str) -> bool:
+    """Whether the words are the same, and the numbers up to a tenth: machines round differently."""
+    texts = [re.split(r"(\d[\d,]*\.?\d*)", text.strip()) for text in (printed, shown)]
+    numbers = [[float(number.replace(",", "")) for number in text[1::2]] for text in texts]
+    same = texts[0][::2] == texts[1][::2]
+    return same and all(isclose(*pair, rel_tol=0.1) for pair in zip(*numbers, strict=True))
 
 
 def commands(block: Block) -> list[list[str]]:
@@ -49,7 +62,9 @@ def run_page(page: Path, monkeypatch) -> dict:
         if block.language == "python":
             if title := FILE.match(block.text):
                 Path(title[1]).write_text(block.text)
-            exec(compile(block.text, str(page), "exec"), names)
+            with redirect_stdout(StringIO()) as printed:
+                exec(compile(block.text, str(page), "exec"), names)
+            assert not block.shown or is_alike(printed.getvalue(), block.shown), printed.getvalue()
         elif block.language == "toml":
             Path("suite.toml").write_text(block.text)
             assert suite.read("suite.toml")

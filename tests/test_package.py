@@ -60,6 +60,18 @@ def test_imports_point_to_lower_layers_only():
     assert not wrong
 
 
+def test_the_map_lists_a_room_below_all_that_it_imports():
+    table = (SOURCE / "README.md").read_text().partition("## ")[0]
+    lines = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    place = {room: n for n, line in enumerate(lines) for room in re.findall(r"`(\w+)/?`", line)}
+    assert set(place) == set(RANK)
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        rooms = {room.split(".")[0] for room in modules(path)} - {own}
+        wrong = [room for room in rooms if own in place and place[room] >= place[own]]
+        assert not wrong, f"{path.relative_to(SOURCE)} imports {wrong}"
+
+
 PACKAGES = sorted({path.parent for path in SOURCE.rglob("*.py")})
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hardstep._seals import (
+    MARK,
     NAME,
     is_archive,
     seal_archive,
@@ -34,13 +35,26 @@ def read(content):
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_sealed_object_reads_back_and_every_changed_byte_is_noticed(indent):
     sealed = seal_json(json.dumps(ROW, indent=indent, ensure_ascii=False)).encode()
-    assert list(json.loads(sealed)) == [*ROW, NAME]
+    assert list(json.loads(sealed)) == [MARK, *ROW, NAME]
     assert read(sealed) == ROW
     assert read(sealed + b"\n") == ROW
     for damaged in (*flip_bytes(sealed), *cut_off(sealed)):
         found = read(damaged)
         assert found == ROW or isinstance(found, str)  # space between members may be other space
         assert found != ROW or damaged.split() == sealed.split()
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_members_that_are_cut_out_are_noticed(indent):
+    sealed = seal_json(json.dumps(ROW, indent=indent, ensure_ascii=False)).encode()
+    read_differently = []
+    for start in range(1, len(sealed) - 1):
+        for end in range(start + 1, len(sealed)):
+            found = read(sealed[:start] + sealed[end:])
+            # What has lost all of its members is refused for that.
+            if found != ROW and not isinstance(found, str) and found.keys() & ROW.keys():
+                read_differently.append(found)
+    assert not read_differently
 
 
 def test_what_has_no_checksum_is_left_as_it_is():

@@ -21,7 +21,15 @@ NAMES = {
     "argmax": "argmax attention",
     "moe": "hard mixture of experts",
 }
-PAPER = {  # its test accuracy in per cent, and its millions of evaluations
+PUBLISHED_AS = {
+    "openai-es": "OpenAI-ES",
+    "cma-es": "CMA-ES",
+    "eggroll": "EGGROLL",
+    "mezo": "MeZO",
+    "spsa": "SPSA",
+    "random": "random search",
+}
+PAPER = {  # its test accuracy in percent, and its millions of evaluations
     "snn": (93.0, 15.5),
     "mlp": (96.8, 10.2),
     "int8": (97.0, 38.4),
@@ -56,7 +64,7 @@ def headline(summary: Summary) -> str:
         adam = table.row(WITH_GRADIENTS)
         lines.append([
             NAMES[task], f"**{_plain(ours)}**", f"{accuracy}",
-            f"{_plain(best)} {best.method}" if best else NONE, _plain(adam),
+            f"{_plain(best)} ({PUBLISHED_AS[best.method]})" if best else NONE, _plain(adam),
             f"{(ours.cost('cpu_seconds') or 0.0) / 60:.0f}",
         ])  # fmt: skip
     return markdown_table(head, lines)

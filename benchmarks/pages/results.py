@@ -23,7 +23,9 @@ MARKED = (
     ROOT / "docs" / "lab" / "comparing.md",
     ROOT / "docs" / "lab" / "gallery.md",
     ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "how-to" / "compare.md",
     ROOT / "docs" / "how-to" / "diagnose.md",
+    ROOT / "docs" / "how-to" / "own-task.md",
 )
 LADDER = """## The theory ladder
 

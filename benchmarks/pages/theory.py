@@ -28,7 +28,7 @@ COMMAND = "python -m benchmarks.pages.theory"
 BEGIN, END = "<!-- theory:begin -->", "<!-- theory:end -->"
 CAPTIONS = {
     "blow-up": "Smoothed over a ball of radius h, a loss that jumps has a gradient of order 1/h "
-    "and a curvature of order 1/h²; without a jump (grey) both are one order lower.",
+    "and a curvature of order 1/h²; without a jump (gray) both are one order lower.",
     "kernels": "Next to a unit step: the gradient that the step follows (tail kernel), and the "
     "gradient of the loss averaged over probes (probe law). One probe per vertex, jitter up to "
     "one half; δ is the probes' mean distance.",
@@ -44,7 +44,7 @@ CAPTIONS = {
     "violation": "The columns' violation never rises with the penalty and ends as λ⁻².",
     "ghost": "Left: with a penalty a particle on a plateau follows the column potentials of the "
     "others. Right: uniform rotations average that step out, a law with a first moment does not.",
-    "flat-pairs": "Antithetic pairs of probes of quantised weights return the same loss until one "
+    "flat-pairs": "Antithetic pairs of probes of quantized weights return the same loss until one "
     "weight changes its level; the radius at which it does depends on where in their bins the "
     "weights are.",
 }

@@ -7,7 +7,7 @@ Written to benchmarks/results/baseline-levels.json.
 
 One level is the best loss among all evaluated, seed by seed, after a fixed number of generations:
 
-- openai-es: evotorch's PGPE. With pairs, centred ranks, Adam and a standard deviation that is not
+- openai-es: evotorch's PGPE. With pairs, centered ranks, Adam and a standard deviation that is not
   learned it is OpenAI-ES: its gradient has another factor, which Adam takes out.
 - cma-es: pycma as it comes.
 - cma-es separable: pycma with a diagonal covariance and, as Ros and Hansen (2008) published it and

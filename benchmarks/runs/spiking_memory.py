@@ -240,22 +240,22 @@ def draw() -> None:
         "bptt": (INK, "backpropagation through time", 0),
         "ours": (ACCENT, f"PolyStep, budget {BUDGET / 1e6:.0f} MB", PARTICLES[-1]),
     }
-    for method, (colour, label, particles) in lines.items():
+    for method, (shade, label, particles) in lines.items():
         sizes = [live_mb(known[Point(method, num_steps, particles)]) for num_steps in TIMES]
-        axes.plot(TIMES, sizes, color=colour, marker="o", markersize=4)
+        axes.plot(TIMES, sizes, color=shade, marker="o", markersize=4)
         offset, side = ((0, -14), "top") if method == "ours" else ((0, 10), "bottom")
         for num_steps, size in ((TIMES[0], sizes[0]), (TIMES[-1], sizes[-1])):
             axes.annotate(
                 f"{size:,.0f} MB", (num_steps, size), xytext=offset, textcoords="offset points",
-                ha="center", va=side, color=colour, fontsize=9,
+                ha="center", va=side, color=shade, fontsize=9,
             )  # fmt: skip
         axes.annotate(
             label, (100, sizes[2]), xytext=offset, textcoords="offset points",
-            ha="center" if method == "ours" else "right", va=side, color=colour,
+            ha="center" if method == "ours" else "right", va=side, color=shade,
         )  # fmt: skip
         published = PUBLISHED[method]
         axes.plot(
-            list(published), list(published.values()), "x", color=colour, alpha=0.35,
+            list(published), list(published.values()), "x", color=shade, alpha=0.35,
             label="published by the paper, both methods" if method == "bptt" else None,
         )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="time steps T", xlim=(20, 500), ylim=(10, 4000))

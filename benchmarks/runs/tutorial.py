@@ -1,10 +1,10 @@
-"""Run docs/tutorial.md as a reader would; record what it prints and draw its pictures.
+"""Run commands of the pages as a reader would; record what they print and draw the pictures.
 
     python -m benchmarks.runs.tutorial
 
-The network is the page's own first block. What the commands print goes to
+A task of a page is the page's own first block. What the commands print goes to
 benchmarks/results/tutorial.json, from where `python -m benchmarks.pages.results` writes it into the
-pages; the pictures go to docs/images.
+pages; the tutorial's pictures go to docs/images.
 """
 
 import json
@@ -19,11 +19,15 @@ from pathlib import Path
 from hardstep._files import provenance
 
 ROOT = Path(__file__).parents[2]
-PAGE, IMAGES = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "images"
+DOCS = ROOT / "docs"
+PAGE, OWN_TASK, IMAGES = DOCS / "tutorial.md", DOCS / "how-to" / "own-task.md", DOCS / "images"
 RECORD = ROOT / "benchmarks" / "results" / "tutorial.json"
-TRAIN = "train spikes.py:task"
-DIAGNOSE = "diagnose spikes.py:task --probe-radius 0.0001 --picture diagnosis.png"
-COMMANDS = {"train": TRAIN, "diagnose": DIAGNOSE}
+COMMANDS = {
+    "tutorial, train": "train spikes.py:task",
+    "tutorial, diagnose": "diagnose spikes.py:task --probe-radius 0.0001 --picture diagnosis.png",
+    "own task, train": "train stairs.py:sine",
+    "compare": "compare mlp --methods polystep,openai-es,cma-es --match evals --seeds 3",
+}
 PICTURES = {
     "runs/spikes-task-own-seed0/picture.png": "tutorial-run.png",
     "spikes.png": "tutorial-spikes.png",
@@ -34,15 +38,16 @@ PICTURES = {
 def parts() -> dict[str, str]:
     """What the pages show of it, by name."""
     recorded = json.loads(RECORD.read_text())
-    return {f"tutorial, {name}": f"```text\n{recorded[name]['printed']}\n```" for name in COMMANDS}
+    return {name: f"```text\n{recorded[name]['printed']}\n```" for name in COMMANDS}
 
 
 def main() -> None:
     """Run the commands, then the page's Python, in an empty folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        blocks = _find_blocks(PAGE)
         (folder / "spikes.py").write_text(blocks[0])
+        (folder / "stairs.py").write_text(_find_blocks(OWN_TASK)[0])
         recorded = {
             name: {"command": f"hardstep {command}", "printed": _run(command.split(), folder)}
             for name, command in COMMANDS.items()
@@ -53,6 +58,10 @@ def main() -> None:
             shutil.copy(folder / source, IMAGES / target)
     source = provenance() | {"command": "python -m benchmarks.runs.tutorial"}
     RECORD.write_text(json.dumps(recorded | source, indent=1, ensure_ascii=False) + "\n")
+
+
+def _find_blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def _run(arguments: list[str], folder: Path) -> str:

@@ -2,11 +2,12 @@
 
 A checksum is the first 16 hexadecimal digits of the SHA-256 of everything before it:
 
-    JSON object   its last member: {"step": 3, …, "checksum": "90f2c5d1e60a71b8"}
+    JSON object   its last member: {"sealed": true, "step": 3, …, "checksum": "90f2c5d1e60a71b8"}
     zip archive   its comment, which torch and unzip skip: hardstep checksum 90f2c5d1e60a71b8
 
-It finds damage, not forgery. Files from before there were checksums can still be read; an
-archive is then checked by the CRCs of its parts.
+The first member of a JSON object says that there is one, so that it cannot be lost together with
+what stands before it. It finds damage, not forgery. Files from before there were checksums can
+still be read; an archive is then checked by the CRCs of its parts.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from typing import IO, Any
 from hardstep.errors import DataError
 
 NAME = "checksum"
+MARK = "sealed"
 _DIGITS = 16
 _VALUE = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 _MEMBER = re.compile(rf',\s*"{NAME}": "({_VALUE.pattern})"\s*\}}\s*\Z')
@@ -29,27 +31,30 @@ _CHUNK_BYTES = 1 << 20
 
 
 def seal_json(text: str) -> str:
-    """The text of a JSON object that is not empty, with its checksum as the last member."""
-    body = text.rstrip().removesuffix("}").rstrip()
+    """The text of a JSON object that is not empty, marked, with its checksum as the last member."""
     indent = text[1 : text.index('"')]
+    members = text.rstrip().removesuffix("}").rstrip()[1:].lstrip()
+    body = f'{{{indent}"{MARK}": true,{indent or " "}{members}'
     digest = _shorten(hashlib.sha256(body.encode()))
     return f'{body},{indent or " "}"{NAME}": "{digest}"{indent.rstrip(" ")}}}'
 
 
 def take_checksum(text: str, value: Any) -> str:
-    """Remove the checksum from what a JSON text says; return why it is wrong, or nothing.
+    """Remove mark and checksum from what a JSON text says; return why it is wrong, or nothing.
 
-    Without one there is nothing to do. A last member that was one but for a damaged name counts.
+    Without either there is nothing to do. A last member that was a checksum but for a damaged name
+    counts.
     """
     if not isinstance(value, dict) or not value:
         return ""
-    name, seen = next(reversed(value.items()))
+    marked = value.pop(MARK, False) is not False
+    name, seen = next(reversed(value.items()), ("", None))
     is_like_one = len(name) == len(NAME) and isinstance(seen, str) and _VALUE.fullmatch(seen)
-    if name != NAME and not is_like_one:
+    if name != NAME and not is_like_one and not marked:
         return ""
-    del value[name]
+    value.pop(name, None)
     found = _MEMBER.search(text)
-    if found is not None:
+    if found is not None and name == NAME:
         body = text[: found.start()].encode(errors="surrogatepass")
         if found[1] == _shorten(hashlib.sha256(body)):
             return ""

@@ -11,10 +11,23 @@ from benchmarks.runs import digits_tuning, mnist_tuning, spiking_memory
 from benchmarks.step import report as step
 from benchmarks.step.records import RECORDS, load
 
+from hardstep.bench.records import load as load_records
+from hardstep.bench.summary import summarize
+
 
 def test_readme_and_results_say_what_the_records_say():
     for path, text in results.pages().items():
         assert path.read_text() == text, f"renew {path.name}: python -m benchmarks.pages.results"
+
+
+def test_the_readme_says_how_many_seeds_and_baselines_its_table_has():
+    summary = summarize(load_records(results.RESULTS / "paper.jsonl").records)
+    rows = [row for t in summary.tables if t.budget.axis == "steps" for row in t.rows]
+    assert {len(row.seeds) for row in rows} == {3, 5}
+    assert len({row.method for row in rows} - {"polystep", "adam"}) == 6
+    page = " ".join((results.ROOT / "README.md").read_text().split())
+    assert "Means of three to five seeds." in page
+    assert "Best baseline: of six gradient-free methods" in page
 
 
 OTHERS = [  # pages of docs/lab, and what makes their tables from other benchmarks' records

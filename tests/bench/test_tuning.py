@@ -108,7 +108,7 @@ def test_more_than_two_settings_meet_in_every_pair_of_levels():
         assert pairs == set(itertools.product((0.5, 1.0, 2.0), repeat=2))
 
 
-def test_the_second_stage_is_recenterd_on_the_best_of_the_first():
+def test_the_second_stage_is_recentered_on_the_best_of_the_first():
     def score(options):  # best at 0.6 and 0.3
         distance = math.log(options["sigma"] / 0.6) ** 2
         return -distance - math.log(options["learning_rate"] / 0.3) ** 2

@@ -14,6 +14,7 @@ import typer
 
 from hardstep import tasks
 from hardstep.bench.axes import budget_of
+from hardstep.bench.methods import METHODS
 from hardstep.cli.commands import COMMANDS
 from hardstep.cli.options import CompareOptions
 from tests.cli.program import hardstep
@@ -22,6 +23,9 @@ from tests.tasks.test_dry_run import OWN as OWN_TASK
 OWN = str(Path(__file__).parents[2] / "examples" / "own_task.py")
 SUITE = '[[run]]\ntasks = ["mlp"]\nmethods = ["mezo"]\nseeds = [0]\nmatch = "steps"\nbudget = 1\n'
 NO_FILES = "cannot be written: /proc takes no files (No such file or directory); name another with"
+# What help texts begin with.
+VERBS = """Append Average Check Compare Continue Derive Draw Examine Fix Give Improve Make Name
+    Print Read Run Satisfy Say Score Search Set Start Stop Take Train Tune Use Write"""
 TYPED = {str: ["text"], int: ["7"], float: ["2.5"], Path: ["file"], bool: []}
 
 
@@ -29,11 +33,14 @@ TYPED = {str: ["text"], int: ["7"], float: ["2.5"], Path: ["file"], bool: []}
 def test_every_field_is_typed_as_the_help_says_in_a_sentence(monkeypatch, command):
     kind, target = COMMANDS[command]
     text, typed, meant, given = hardstep(*command.split(), "--help").stdout, [], {}, []
+    assert kind.__doc__.split()[0] in VERBS.split()
     assert " ".join(kind.__doc__.split()[:4]) in text
     for field in dataclasses.fields(kind):
         whole, info = typing.get_args(field.type)
         of = next(of for of in (typing.get_args(whole) or (whole,)) if of in TYPED)
+        assert info.help.split()[0] in VERBS.split()
         assert re.fullmatch(r"[A-Z].{8,}\.", info.help)
+        assert of is not bool or not info.metavar.strip()  # it takes no value, so none is shown
         words, meant[field.name] = TYPED[of], of(*TYPED[of]) if TYPED[of] else True
         if not isinstance(info, typer.models.ArgumentInfo):
             name = "option" if field.name == "options" else field.name.replace("_", "-")
@@ -60,6 +67,14 @@ def test_help_names_every_task_data_set_and_usual_budget():
     assert all(re.search(rf"\b{name}\b", text) for name in names)
     usual = [budget_of(tasks.find("mlp"), axis, None).amount for axis in ("evals", "time")]
     assert "{:,.0f} evaluations or {:.0f} seconds".format(*usual) in text
+
+
+def test_help_and_the_page_on_comparing_name_every_method():
+    (methods,) = (f for f in dataclasses.fields(CompareOptions) if f.name == "methods")
+    listed = typing.get_args(methods.type)[1].help.partition(": ")[2].partition(".")[0]
+    assert listed.split(", ") == list(METHODS)
+    page = (Path(__file__).parents[2] / "docs/how-to/compare.md").read_text()
+    assert not [name for name in METHODS if f"`{name}`" not in page]
 
 
 def test_help_and_import_do_not_load_torch():
@@ -180,7 +195,7 @@ def test_no_warning_reaches_a_user(tmp_path):
         "train snn --steps 1 --out run --coverage",
         "evaluate run",
         "compare mlp --match steps --budget 1 --seeds 1 --records runs.jsonl --methods "
-        "polystep,openai-es,cma-es,eggroll,mezo,spsa,random,adam",
+        + ",".join(METHODS),
         "tune mlp --method mezo --match steps --budget 1 --records runs.jsonl",
         "maxsat --random 20 --steps 2 --polish",
         "diagnose mlp --picture flat.png",

@@ -165,7 +165,7 @@ def problem_with(middle, dtype=torch.float64, batch=11, seed=0, loss=F.cross_ent
     return Problem(model, inputs, torch.arange(batch) % CLASSES, loss)
 
 
-# Every operation of `operations.BUILD`, as an activation of hidden values h beside unchanged
+# Every operation of `BUILD`, as an activation of hidden values h beside unchanged
 # values x of the same shape. All of these must be fused.
 ACTIVATIONS = {
     "add": lambda h, x: torch.add(h + 0.5, x, alpha=0.3),

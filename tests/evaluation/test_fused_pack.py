@@ -15,7 +15,7 @@ from hardstep.subspaces import RowWise
 from .fused_programs import problem
 from .test_fused_kernels import losses_of, not_fused
 
-# Layers behind a ReLU, spikes, a quantiser, a gate or a choice.
+# Layers behind a ReLU, spikes, a quantizer, a gate or a choice.
 NAMES = [
     "deep-relu", "recurrence-in-place", "spiking-pair", "quantized", "squeezed", "gated", "routed",
     "keyed", "width-130",

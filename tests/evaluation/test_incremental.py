@@ -213,6 +213,10 @@ MUST_BE_FOLLOWED = {
 }
 
 
+def test_every_trick_that_has_to_be_followed_or_not_is_tried():
+    assert set(TRICKS) >= MUST_FALL_BACK | MUST_BE_FOLLOWED
+
+
 @pytest.mark.parametrize("name", TRICKS)
 @pytest.mark.parametrize("subspace", [RowWise(2), Full()], ids=["rows", "full"])
 def test_a_model_that_deceives_the_record_still_gets_the_right_losses(name, subspace):

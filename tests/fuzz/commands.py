@@ -8,10 +8,7 @@ from typing import Any
 import typer
 from hypothesis import strategies as st
 
-try:
-    from hardstep.cli.commands import app
-except ImportError:
-    from hardstep.cli.main import app
+from hardstep.cli.commands import app
 from tests.fuzz.answers import ACCEPTED, ask, close, judge
 from tests.fuzz.damage import NUMBERS, TEXTS
 from tests.fuzz.formulas import SAMPLES

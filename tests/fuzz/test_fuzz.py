@@ -45,7 +45,6 @@ def minute(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="issue 24: these faults are known and fixed elsewhere", strict=True)
 def test_a_minute_finds_nothing(minute):
     done, counts = minute
     assert counts["total"]["findings"] == done.returncode == 0, done.stdout

@@ -20,7 +20,7 @@ def test_the_floor_by_hand():
 
 
 @pytest.mark.parametrize("temperature", [1e-6, 0.1, 10.0])
-def test_the_optimal_radius_minimises_the_bound(temperature):
+def test_the_optimal_radius_minimizes_the_bound(temperature):
     best = quantities.optimal_probe_multiple(2.0, 3.0, 0.7, temperature)
 
     def bound(r):

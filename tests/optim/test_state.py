@@ -185,7 +185,13 @@ REFUSED = {
     "has no 'step'; load what state_dict": lambda: changed(step=None),
     "'step' must be a whole number >= 0, got nan; load what": lambda: changed(step=math.nan),
     "'evaluations' must be a whole number >= 0, got -1": lambda: changed(evaluations=-1),
-    r"'coordinates' must be a tensor, got \[\]": lambda: changed(coordinates=[]),
+    r"'coordinates' must be a tensor of numbers, got \[\]": lambda: changed(coordinates=[]),
+    r"'coordinates' must be a tensor of numbers, got tensor\(.*j": lambda: changed(
+        coordinates=torch.zeros(10, 2, dtype=torch.complex64)
+    ),
+    r"'previous_move' must be a tensor of numbers, got tensor\(indice": lambda: changed(
+        previous_move=torch.zeros(10, 2).to_sparse()
+    ),
     r"previous_move must be a tensor \(10, 2\) of numbers, got a tensor \(2,\) of numbers": (
         lambda: changed(previous_move=torch.zeros(2))
     ),

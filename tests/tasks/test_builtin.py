@@ -65,6 +65,8 @@ def test_argmax_sees_clothing_and_the_mixture_both():
 def test_titles_say_the_sizes_and_what_the_mixture_sees():
     assert "784–128–10 " in tasks.find("snn", "mnist").title
     assert "64–128–10 " in tasks.find("snn", "digits").title
+    assert tasks.find("snn", "mnist").title.endswith(", MNIST")
+    assert tasks.find("snn", "digits").title.endswith(", bundled digits")
     assert tasks.find("argmax", "mnist").title.endswith(", Fashion-MNIST")
     assert tasks.find("moe", "mnist").title.endswith("MNIST and Fashion-MNIST")
     assert tasks.find("moe", "digits").title.endswith("digits and their negatives")

@@ -34,7 +34,7 @@ from hardstep.training import Metric
 """
 SMALL = HEAD + 'small = Task("tiny", "tiny", digits, lambda: nn.Linear(64, 10), steps=3)\n'
 GUIDE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-task.md").read_text()
-STEPS, LOADING = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
+STAIRS, LOADING = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)  # an error to be small
 
 
 @pytest.mark.parametrize("address", ["own.py", "own.py:small", "own.py:tiny", "./own.py:small"])
@@ -149,7 +149,7 @@ def test_folders_of_runs_are_called_after_file_task_and_data(write, tmp_path):
     assert run_name(tasks.find("snn", "mnist")) == "snn-mnist"
 
 
-def run(address="own.py:steps", **options):
+def run(address="stairs.py:sine", **options):
     return train.run_train(train.TrainOptions(address, **options))
 
 
@@ -166,12 +166,12 @@ class StopsAfterThreeSteps(Callback):
 def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again(
     write, tmp_path, monkeypatch, capsys
 ):
-    write(STEPS)
+    write(STAIRS, "stairs.py")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert run(steps=8, out=whole) == 0
     said = capsys.readouterr().out
     result = json.loads((whole / "result.json").read_text())
-    assert (result["task"], result["data"]) == ("own.py:steps", "own")
+    assert (result["task"], result["data"]) == ("stairs.py:sine", "own")
     assert result["metric"]["higher_is_better"] is False
     scores = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     values = [row["value"] for row in scores if row["event"] == "validation"]
@@ -179,11 +179,11 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
     assert result["test_mse"] < 0.3  # a constant has 0.44
     lines = said.splitlines()
     shown = f"{result['test_mse']:.4g}"
-    assert lines[0].startswith(f"test mse    {shown}  (80 examples no step")
+    assert lines[0].startswith(f"test mse    {shown}  (80 test examples)")
     assert lines[1].startswith(f"validation  {min(values):.4g}  at step")
-    assert "hardstep train own.py:steps --seed 0 --out" in said
+    assert "hardstep train stairs.py:sine --seed 0 --out" in said
     assert (whole / "picture.png").stat().st_size > 10_000
-    options = train.TrainOptions("own.py:steps", steps=8, out=parts)
+    options = train.TrainOptions("stairs.py:sine", steps=8, out=parts)
     with monkeypatch.context() as patch:
         patch.setattr(train, "ProgressBar", StopsAfterThreeSteps)
         assert train.run_train(options) == 130
@@ -201,41 +201,41 @@ def test_an_error_to_be_small_is_trained_selected_resumed_drawn_and_scored_again
 def test_the_guide_loads_the_selected_weights_without_hardstep_and_continues_the_last_run(
     write, tmp_path, monkeypatch, capsys
 ):
-    write(STEPS)
+    write(STAIRS, "stairs.py")
     for steps in (3, 2):  # the second goes to a folder of its own
         assert run(steps=steps) == 0
-    folder = tmp_path / "runs" / "own-steps-own-seed0"
+    folder = tmp_path / "runs" / "stairs-sine-own-seed0"
     assert "hardstep" not in LOADING
     monkeypatch.syspath_prepend(tmp_path)
     exec(LOADING, {})
-    del sys.modules["own"]
+    del sys.modules["stairs"]
     said = capsys.readouterr().out.splitlines()[-1]
     saved = torch.load(folder / "checkpoint.pt", weights_only=True)
-    assert (saved["meta"]["task"], saved["meta"]["steps"]) == ("own.py:steps", 3)
-    model = tasks.find("own.py:steps").model()
+    assert (saved["meta"]["task"], saved["meta"]["steps"]) == ("stairs.py:sine", 3)
+    model = tasks.find("stairs.py:sine").model()
     model.load_state_dict(saved["best_weights"])
     assert float(said) == pytest.approx(model(torch.tensor([[0.5]])).item(), rel=1e-6)
     run(resume=True, json=True)
     result = json.loads(capsys.readouterr().out)
     assert result["steps"] == 2
-    assert result["checkpoint"] == "runs/own-steps-own-seed0-2/checkpoint.pt"
+    assert result["checkpoint"] == "runs/stairs-sine-own-seed0-2/checkpoint.pt"
     with pytest.raises(CheckpointError, match="seed0-2 holds a run with steps 2, not 9; resume"):
         run(steps=9, resume=True)
 
 
 def test_changed_data_change_the_score_as_the_guide_says(write, tmp_path, capsys):
-    write(STEPS)
+    write(STAIRS, "stairs.py")
     run(steps=2, out=tmp_path / "run", json=True)
     before = json.loads(capsys.readouterr().out)
-    write(STEPS.replace("torch.sin(2 * x)", "torch.sin(2 * x) + 9"))
+    write(STAIRS.replace("torch.sin(2 * x)", "torch.sin(2 * x) + 9"), "stairs.py")
     score(tmp_path / "run", json=True)
     assert json.loads(capsys.readouterr().out)["test_mse"] > before["test_mse"] + 50
 
 
 def test_a_file_of_double_precision_trains_as_the_guide_says(write, tmp_path):
     double = "torch.set_default_dtype(torch.float64)\n"
-    text = STEPS.replace("\n\n\nclass", f"\n\n{double}\n\nclass", 1)
-    write(text.replace(".float()", ".to(x.dtype)"))  # which it chose itself
+    text = STAIRS.replace("\n\n\nclass", f"\n\n{double}\n\nclass", 1)
+    write(text.replace(".float()", ".to(x.dtype)"), "stairs.py")  # which it chose itself
     try:
         run(steps=1, out=tmp_path / "run")
     finally:
@@ -268,8 +268,8 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
 
 
 def test_a_users_task_is_diagnosed_however_few_examples_it_has(write, capsys):
-    write(STEPS.replace("-2, 2, 400", "-2, 2, 40"))
-    assert diagnose.run_diagnose(diagnose.DiagnoseOptions("own.py:steps", json=True)) == 0
+    write(STAIRS.replace("-2, 2, 400", "-2, 2, 40"), "stairs.py")
+    assert diagnose.run_diagnose(diagnose.DiagnoseOptions("stairs.py:sine", json=True)) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["recommended"]["probe_radius"] > 0
     assert 0 <= found["here"]["flat_pairs"] <= 1

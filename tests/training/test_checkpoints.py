@@ -124,6 +124,8 @@ KINDS = [
     (("optimizer", "rules", 0, "velocity"), None),
     (("optimizer", "rules", 0, "velocity"), torch.zeros(1)),
     (("model", "0.weight"), torch.zeros(9)),
+    (("model", "0.weight"), torch.zeros(4, 3, dtype=torch.complex64)),
+    (("model", "0.weight"), torch.zeros(4, 3).to_sparse()),
     (("best_weights", "0.weight"), torch.zeros(9)),
     (("best_weights", "0.weight"), None),
 ]

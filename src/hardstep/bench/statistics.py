@@ -52,7 +52,7 @@ class Comparison:
 
 
 def sign_flip(differences: Sequence[float]) -> SignFlip:
-    """Test whether paired differences are centred at zero.
+    """Test whether paired differences are centered at zero.
 
     Raises:
         DataError: There are none, too many, or one is not finite.

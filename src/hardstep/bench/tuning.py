@@ -3,7 +3,7 @@
 Each configuration has the same budget and is judged on validation, averaged over the tuning seeds.
 A stage has three levels, in equal ratios, of up to four settings (nine levels if there is but one).
 Two settings are crossed; more share the nine configurations of an orthogonal array, in which every
-pair of levels of every two settings occurs once. The second stage is recenterd on the best of the
+pair of levels of every two settings occurs once. The second stage is recentered on the best of the
 first, wherever it lies, with the square root of the ratios.
 
 What is still to be run follows from the records alone: the first stage, then the second around the
@@ -33,7 +33,7 @@ CONFIGURATIONS = 9  # per stage
 
 
 class Setting(NamedTuple):
-    """A setting to tune: where to begin, and the ratio between neighbours of the first stage.
+    """A setting to tune: where to begin, and the ratio between neighbors of the first stage.
 
     With a ratio of 1 it is not tuned: every configuration has it as it is.
     """

@@ -79,7 +79,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Suites of comparisons, recorded run by run.", no_args_is_help=True)
+bench = typer.Typer(help="Run suites of comparisons and print their tables.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 
@@ -94,7 +94,11 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            metavar="",  # it takes no value
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -58,7 +58,7 @@ def run_compare(options: CompareOptions) -> int:
     elif found:
         reference = _choose_reference(found, methods)
         (table,) = summarize(found, reference).tables
-        print(f"{task.title}, {task.data_name}, budget {budget}")
+        print(f"{task.title}, budget {budget}")
         print(write_comparison(table, reference))
         if usual.get("polystep", {}).keys() - chosen.get("polystep", {}):
             print(FRUGAL)

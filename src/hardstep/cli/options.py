@@ -6,57 +6,72 @@ Nothing here needs torch, so `hardstep train --help` does not wait for it.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
+
+
+def _flag(name: str, text: str) -> Any:
+    """An option that takes no value; without a metavar of its own, typer would print <bool>."""
+    return Option(name, metavar="", help=text)
+
 
 _Task = Annotated[
     str,
     Argument(
-        help="The task: snn, mlp (also called mnist), int8, binary, ternary, staircase, argmax, "
-        "moe, or one of your own as path/to/file.py:name."
+        help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
+        "argmax, moe, or your own as path/to/file.py:name."
     ),
 ]
 _Data = Annotated[
     str,
     Option(
-        help="The data set: digits is bundled; mnist (Fashion-MNIST for argmax, both for moe) is "
-        "read from the folder that HARDSTEP_DATA names, else downloaded once."
+        help="Use this data set: digits (bundled) or mnist. mnist is read from the folder that "
+        "HARDSTEP_DATA names, or downloaded once; argmax then uses Fashion-MNIST, moe both."
     ),
 ]
 _Match = Annotated[
-    str, Option(help="What the budget counts and every run has equally: steps, evals or time.")
+    str,
+    Option(help="Give every run the same number of steps, evals (evaluations) or time (seconds)."),
 ]
 _Budget = Annotated[
     float | None,
     Option(
-        help="How many steps, evaluations or seconds each run may take; if left out, the task's "
-        "own steps, 50,000 evaluations or 20 seconds."
+        help="Stop each run after this many steps, evaluations or seconds, as --match says. The "
+        "default is the task's number of steps, 50,000 evaluations or 20 seconds."
     ),
 ]
 _Records = Annotated[Path | None, Option(help="Append a line of JSON per run to this file.")]
-_Reference = Annotated[str, Option(help="The method that every other one is compared with.")]
 MOST_SEEDS = 10_000  # every run is planned before the first; a slip of the keyboard is refused
-_Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+_Reference = Annotated[str, Option(help="Compare every other method with this one.")]
+_Json = Annotated[bool, _flag("--json", "Print the result as JSON.")]
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Train a hard architecture and score it once on the test set."""
+    """Train a task's model and score it once on the test set."""
 
     task: _Task
     data: _Data = "digits"
-    seed: Annotated[int, Option(help="The seed that the whole run follows from.")] = 0
+    seed: Annotated[int, Option(help="Derive every random number of the run from this seed.")] = 0
     steps: Annotated[
-        int | None, Option(min=1, help="How many training steps to take; the task's own if not.")
+        int | None,
+        Option(min=1, help="Take this many training steps. The task sets the default."),
     ] = None
     out: Annotated[
         Path | None,
-        Option(help="The folder for checkpoint, log and picture; a new one in runs/ if left out."),
+        Option(
+            help="Write checkpoint, log and picture to this folder. The default is a new folder in "
+            "runs/."
+        ),
     ] = None
-    resume: Annotated[bool, Option("--resume", help="Continue the run in the folder.")] = False
+    resume: Annotated[
+        bool,
+        _flag("--resume", "Continue the latest run of this task and seed, or the run in --out."),
+    ] = False
     coverage: Annotated[
-        bool, Option("--coverage", help="Print which hypotheses of the theorem the run met.")
+        bool,
+        _flag("--coverage", "Print which hypotheses of the convergence theorem the run met."),
     ] = False
     json: _Json = False
 
@@ -66,13 +81,14 @@ class EvaluateOptions:
     """Score the selected weights of a checkpoint again."""
 
     checkpoint: Annotated[
-        Path, Argument(help="A checkpoint.pt that `hardstep train` wrote, or its folder.")
+        Path,
+        Argument(help="Score this checkpoint.pt of `hardstep train`, or the one in this folder."),
     ]
     task: Annotated[
         str | None,
         Option(
             metavar="FILE.py:NAME",
-            help="The task it was trained on, if that is one of your own; the file is run.",
+            help="Name the task it was trained on, if it is your own; its file is run.",
         ),
     ] = None
     json: _Json = False
@@ -87,48 +103,53 @@ class CompareOptions:
     methods: Annotated[
         str,
         Option(
-            help="The methods, with commas between: polystep, openai-es, cma-es, eggroll, mezo, "
-            "spsa, random, adam. The first is compared with the others."
+            help="Compare these methods, separated by commas: polystep, openai-es, cma-es, "
+            "eggroll, mezo, spsa, random, adam. The first is compared with each of the others."
         ),
     ] = "polystep,openai-es,cma-es"
     match: _Match = "evals"
     budget: _Budget = None
     seeds: Annotated[
-        int, Option(min=1, max=MOST_SEEDS, help="How many seeds every method runs with.")
+        int, Option(min=1, max=MOST_SEEDS, help="Run every method with this many seeds.")
     ] = 3
     options: Annotated[
         list[str],
         Option(
             "--option",
             metavar="METHOD.NAME=VALUE",
-            help="A setting of a method, such as openai-es.sigma=0.05; may be repeated.",
+            help="Set an option of a method, such as openai-es.sigma=0.05. Repeat it for more.",
         ),
     ] = field(default_factory=list)
     records: _Records = None
     picture: Annotated[
-        Path | None, Option(help="The file to draw the curves to; one in runs/ if left out.")
+        Path | None,
+        Option(help="Draw the curves to this file. The default is a file in runs/."),
     ] = None
-    no_picture: Annotated[bool, Option("--no-picture", help="Draw no curves.")] = False
+    no_picture: Annotated[bool, _flag("--no-picture", "Draw no curves.")] = False
     json: _Json = False
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """Sweep a method's settings on validation: nine configurations, then nine around the best."""
+    """Tune a method's settings on validation: nine configurations, then as many around the best."""
 
     task: _Task
-    method: Annotated[str, Option(help="The method, as in `hardstep compare`.")] = "polystep"
+    method: Annotated[
+        str, Option(help="Tune this method; `hardstep compare --help` lists all.")
+    ] = "polystep"
     data: _Data = "digits"
     match: _Match = "evals"
     budget: _Budget = None
     seeds: Annotated[
         int,
         Option(
-            min=1, max=MOST_SEEDS, help="How many seeds a configuration's score is the mean over."
+            min=1,
+            max=MOST_SEEDS,
+            help="Average the score of a configuration over this many seeds.",
         ),
     ] = 1
     first_seed: Annotated[
-        int, Option(help="The first of these seeds; take none that is reported later.")
+        int, Option(help="Start with this seed. Use seeds that you do not report later.")
     ] = 100
     records: _Records = None
     json: _Json = False
@@ -137,32 +158,49 @@ class TuneOptions:
         Option(
             "--option",
             metavar="METHOD.NAME=VALUE",
-            help="A setting to leave as it is, such as polystep.preset=sketch; may be repeated.",
+            help="Fix this option instead of tuning it, such as polystep.preset=sketch. Repeat "
+            "it for more.",
         ),
     ] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class MaxsatOptions:
-    """Satisfy as many clauses as possible; prints c, o, s and v lines. Ctrl-C prints the best."""
+    """Satisfy as many clauses as possible. Ctrl-C prints the best assignment found."""
 
     file: Annotated[
-        Path | None, Argument(help="A DIMACS CNF or WCNF file, plain or compressed (gz, xz).")
+        Path | None,
+        Argument(help="Read this DIMACS CNF or WCNF file, plain or compressed (gz, xz)."),
     ] = None
     random: Annotated[
         int | None, Option(metavar="N", help="Make a random 3-SAT formula with N variables.")
     ] = None
-    ratio: Annotated[float, Option(help="Clauses per variable, with --random.")] = 4.27
-    seconds: Annotated[float | None, Option(help="Seconds to search; 60 if left out.")] = None
-    steps: Annotated[
-        int | None, Option(min=1, help="Steps to search instead: the same on any machine.")
-    ] = None
-    target: Annotated[int | None, Option(min=0, help="Stop at this falsified weight or less.")] = (
-        None
+    ratio: Annotated[float, Option(help="Make this many clauses per variable, with --random.")] = (
+        4.27
     )
-    seed: Annotated[int, Option(help="The seed of the search, and of the clauses of --random.")] = 0
+    seconds: Annotated[
+        float | None, Option(help="Search for this many seconds. The default is 60.")
+    ] = None
+    steps: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Take this many steps instead, which gives the same result on every machine.",
+        ),
+    ] = None
+    target: Annotated[
+        int | None, Option(min=0, help="Stop when the falsified clauses weigh at most this much.")
+    ] = None
+    seed: Annotated[
+        int, Option(help="Derive every random number from this seed, and the clauses of --random.")
+    ] = 0
     polish: Annotated[
-        bool, Option("--polish", help="Give the second half to local search (probSAT).")
+        bool,
+        _flag(
+            "--polish",
+            "Improve the result by local search (probSAT), in the second half of the seconds, "
+            "or after the steps.",
+        ),
     ] = False
     json: _Json = False
 
@@ -173,19 +211,20 @@ class DiagnoseOptions:
 
     task: _Task
     data: _Data = "digits"
-    seed: Annotated[int, Option(help="The seed of the weights, the sample and the trials.")] = 0
+    seed: Annotated[int, Option(help="Draw weights, batches and trials from this seed.")] = 0
     temperature: Annotated[
-        float | None, Option(help="The temperature you use; the task's if left out.")
+        float | None,
+        Option(help="Examine this temperature, in units of the loss. The default is the task's."),
     ] = None
     step_radius: Annotated[
-        float | None, Option(help="The step radius you use, as a length; the task's if left out.")
+        float | None, Option(help="Examine this step radius, a length. The default is the task's.")
     ] = None
     probe_radius: Annotated[
-        float | None, Option(help="The probe radius you use, as a length; the task's if left out.")
+        float | None, Option(help="Examine this probe radius, a length. The default is the task's.")
     ] = None
     checkpoint: Annotated[
         Path | None,
-        Option(help="The checkpoint where the run is stuck; the initial weights if left out."),
+        Option(help="Examine the weights of this checkpoint. The default is the initial weights."),
     ] = None
     picture: Annotated[
         Path | None, Option(help="Draw the share of flat pairs over the radius to this file.")
@@ -197,16 +236,16 @@ class DiagnoseOptions:
 class TheoryOptions:
     """Check the method's theorems numerically; exit 0 only if every check is sound."""
 
-    full: Annotated[
-        bool, Option("--full", help="Take the full sample sizes, which need minutes.")
-    ] = False
+    full: Annotated[bool, _flag("--full", "Take the full sample sizes, which need minutes.")] = (
+        False
+    )
     only: Annotated[str, Option(help="Run only these groups or checks, such as A or A1,C.")] = ""
-    trained: Annotated[
-        bool, Option("--trained", help="Run the protocols that train networks, too.")
-    ] = False
-    seed: Annotated[int, Option(help="The seed of every draw.")] = 0
+    trained: Annotated[bool, _flag("--trained", "Run the protocols that train networks, too.")] = (
+        False
+    )
+    seed: Annotated[int, Option(help="Derive every random number from this seed.")] = 0
     json: Annotated[Path | None, Option(help="Write the outcomes as JSON to this file.")] = None
-    html: Annotated[Path | None, Option(help="Write a page with them to this file.")] = None
+    html: Annotated[Path | None, Option(help="Write a page with the outcomes to this file.")] = None
 
 
 @dataclass(frozen=True)
@@ -214,24 +253,29 @@ class ReportOptions:
     """Write one page with tables, curves and ablations from records."""
 
     records: Annotated[
-        list[Path], Argument(help="Files that `bench run`, `compare` or `tune` wrote, or folders.")
+        list[Path], Argument(help="Read these files of records, or all in these folders.")
     ]
     out: Annotated[
-        Path, Option("--out", "-o", help="The page to write: HTML, or Markdown if it ends in .md.")
+        Path,
+        Option(
+            "--out",
+            "-o",
+            help="Write this page: HTML if the name ends in .html, Markdown if it ends in .md.",
+        ),
     ] = Path("report.html")
     reference: _Reference = "polystep"
 
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """Run what a suite asks for and is not recorded yet."""
+    """Run what a suite asks for and has no record yet."""
 
-    suite: Annotated[Path, Argument(help="A TOML file, as docs/how-to/compare.md describes it.")]
+    suite: Annotated[Path, Argument(help="Read this suite, a TOML file.")]
     records: Annotated[
         Path | None,
-        Option(help="The file that runs are recorded in; beside the suite if left out."),
+        Option(help="Append records to this file. The default lies beside the suite."),
     ] = None
-    processes: Annotated[int, Option(min=1, help="How many runs at once, one core each.")] = 1
+    processes: Annotated[int, Option(min=1, help="Run this many at once, with one core each.")] = 1
     tasks: Annotated[str | None, Option(help="Run only these tasks, such as snn,int8.")] = None
     methods: Annotated[str | None, Option(help="Run only these methods.")] = None
     match: Annotated[
@@ -243,5 +287,5 @@ class SuiteOptions:
 class TableOptions:
     """Print tables, and wins, ties and losses per axis."""
 
-    records: Annotated[Path, Argument(help="A file that `bench run` or `compare` wrote.")]
+    records: Annotated[Path, Argument(help="Read this file of records.")]
     reference: _Reference = "polystep"

@@ -205,8 +205,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
     if task.metric == ACCURACY:
         num = f"{round(test * result['test_examples']):,} of {num}"
     rows = {
-        f"test {task.metric.name}": f"{task.metric.format(test)}  ({num} examples no step and no "
-        "choice has seen)",
+        f"test {task.metric.name}": f"{task.metric.format(test)}  ({num} test examples)",
         "validation": f"{task.metric.format(valid)}  at step {result['selected_step']} of "
         f"{result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "

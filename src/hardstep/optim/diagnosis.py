@@ -218,10 +218,9 @@ def _reasons(
     texts = []
     if here.dead_rows > DEAD:
         texts.append(
-            f"the plateau is wider than the reach: at probe radius {here.probe_radius:.3g}, "
-            f"{here.dead_rows:.0%} of the rows are constant, so their particles do not move; a "
-            "column penalty λ > 0 (Penalized) would let them drift along with the others, blindly, "
-            "longer probes let them see"
+            f"dead rows: at probe radius {here.probe_radius:.3g}, all probes of "
+            f"{here.dead_rows:.0%} of the particles return the same loss, so these particles do "
+            "not move; use longer probes"
         )
     elif here.flat_pairs > FLAT:
         texts.append(
@@ -230,8 +229,8 @@ def _reasons(
         )
     if here.probe_radius > 30 * best.probe_radius:
         texts.append(
-            f"probes of {here.probe_radius:.3g} are far outside what steps can use: trial steps "
-            f"did best at {best.probe_radius:.3g}"
+            f"probes of {here.probe_radius:.3g} are much longer than those of the best trial, "
+            f"{best.probe_radius:.3g}; use shorter probes"
         )
     if here.spread and temperature > 5 * here.spread:
         texts.append(
@@ -243,15 +242,15 @@ def _reasons(
         texts.append(
             f"steps of {step:.3g} go farther than the probes of {here.probe_radius:.3g} have looked"
         )
-    tried = (
-        f"at probe radius {best.probe_radius:.3g}, step radius "
-        f"{STEP_SHARE * best.probe_radius:.3g} and temperature {COLD * best.spread:.3g}, "
-        f"{TRIAL_STEPS} steps took the loss on other examples from {before:.3g} to "
-        f"{best.trial_loss:.3g}"
+    trial = (
+        f"the best trial, {TRIAL_STEPS} steps at probe radius {best.probe_radius:.3g}, step radius "
+        f"{STEP_SHARE * best.probe_radius:.3g} and temperature {COLD * best.spread:.3g},"
     )
-    if not best.trial_loss < before:
-        tried = (
-            f"no radius helps: {tried}, and that is the best of them; the model may be trained "
-            "already, or need larger batches or another subspace"
-        )
-    return [*texts, tried]
+    losses = f"the loss on other examples from {before:.3g} to {best.trial_loss:.3g}"
+    if best.trial_loss < before:
+        return [*texts, f"{trial} lowered {losses}"]
+    return [
+        *texts,
+        f"no radius helps: {trial} changed {losses}; the model may be trained already, or need "
+        "larger batches or another subspace",
+    ]

@@ -4,7 +4,7 @@ The tensors being trained are not part of it: they are the model's, and saved wi
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -119,6 +119,17 @@ def from_dict(
     )
 
 
+def is_dense(value: object) -> TypeGuard[Tensor]:
+    """Whether something is a tensor that holds all of its numbers, one by one."""
+    if not isinstance(value, Tensor):
+        return False
+    return value.layout is torch.strided and not value.is_quantized and not value.is_meta
+
+
+def _is_real(value: object) -> bool:
+    return is_dense(value) and value.is_floating_point()
+
+
 def _is_list_of(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
@@ -128,11 +139,13 @@ _PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": (is_whole, "a whole number"),
     "step": (is_count, "a whole number >= 0"),
     "evaluations": (is_count, "a whole number >= 0"),
-    "coordinates": (lambda value: isinstance(value, Tensor), "a tensor"),
-    "previous_move": (lambda value: isinstance(value, Tensor), "a tensor"),
+    "coordinates": (_is_real, "a tensor of numbers"),
+    "previous_move": (_is_real, "a tensor of numbers"),
     "rules": (_is_list_of(dict), "a list of dicts"),
     "potentials": (
-        lambda value: _is_list_of(Tensor)(value) and len(value) in (0, 2),
+        lambda value: (
+            isinstance(value, list) and len(value) in (0, 2) and all(map(_is_real, value))
+        ),
         "a list of no or two tensors",
     ),
     "statistics": (
@@ -206,7 +219,7 @@ def load_subspace(subspace: BoundSubspace, saved: Mapping[str, Any]) -> None:
 def _describe(value: object) -> str:
     if value is None:
         return "absent"
-    if not isinstance(value, Tensor):
+    if not is_dense(value) or value.is_complex():
         return abridge(value)
     kind = "numbers" if value.is_floating_point() else "whole numbers"
     return f"a tensor {tuple(value.shape)} of {kind}"

@@ -26,7 +26,7 @@ INNER = "of."  # prefix of what the subspace inside keeps
 class Sketch:
     """As many random directions as a particle has dimensions, through all of another subspace.
 
-    For when evaluations are scarce (`presets.sketch`). What a step has learnt is in the weights
+    For when evaluations are scarce (`presets.sketch`). What a step has learned is in the weights
     alone, since coordinates change their meaning at every step: pair it with `WeightMomentum`.
 
     Args:

@@ -138,7 +138,7 @@ class Images:
 
 @dataclass(frozen=True)
 class _Architecture:
-    """A model of (pixels, hidden, classes), and its title as a format of these and `contents`."""
+    """A model of (pixels, hidden, classes), and its title as a format of these."""
 
     build: Callable[..., nn.Module]
     title: str
@@ -164,8 +164,8 @@ _ARCHITECTURES = {
         staircase_mlp,
         "{pixels}–{hidden}–{hidden}–{classes} with five-level staircase activations",
     ),
-    "argmax": _Architecture(argmax_net, "argmax attention over eight keys, {contents}"),
-    "moe": _Architecture(moe_net, "top-1 mixture of four experts, {contents}"),
+    "argmax": _Architecture(argmax_net, "argmax attention over eight keys"),
+    "moe": _Architecture(moe_net, "top-1 mixture of four experts"),
 }
 
 
@@ -179,14 +179,10 @@ def image_task(
 ) -> Task:
     """The architecture of that name on these images."""
     architecture = _ARCHITECTURES[name]
+    title = architecture.title.format(pixels=images.pixels, hidden=hidden, classes=images.classes)
     return Task(
         name=name,
-        title=architecture.title.format(
-            pixels=images.pixels,
-            hidden=hidden,
-            classes=images.classes,
-            contents=images.contents,
-        ),
+        title=f"{title}, {images.contents}",
         data=images.load,
         model=partial(architecture.build, images.pixels, hidden, images.classes),
         settings=settings,

@@ -24,9 +24,9 @@ from hardstep.data import (
 from hardstep.optim.presets import general, warm, wide
 from hardstep.tasks.architectures import Images, image_task
 
-_DIGITS = Images(digits, "digits", "digits", pixels=64, classes=10)
+_DIGITS = Images(digits, "digits", "bundled digits", pixels=64, classes=10)
 _WITH_NEGATIVES = Images(
-    digits_and_negatives, "digits", "digits and their negatives", pixels=64, classes=20
+    digits_and_negatives, "digits", "bundled digits and their negatives", pixels=64, classes=20
 )
 _MNIST = Images(mnist, "mnist", "MNIST", pixels=784, classes=10)
 _FASHION = Images(fashion_mnist, "mnist", "Fashion-MNIST", pixels=784, classes=10)

@@ -69,19 +69,21 @@ def _learning_curve(
         markersize=3,
         label=label,
     )
-    axes.axvline(result["selected_step"], color=QUIET, linestyle=":", label="selected")
+    axes.axvline(result["selected_step"], color=QUIET, linestyle=":", label="selected checkpoint")
     axes.set(xlabel="step", ylabel=label)
     if task.metric.percent:
         axes.set(ylabel=f"{label}, %", ylim=(0, 100))
     loss = axes.twinx()
     losses = [row["loss"] for row in steps]
-    loss.plot([row["step"] for row in steps], losses, color=QUIET, linewidth=1)
+    (curve,) = loss.plot([row["step"] for row in steps], losses, color=QUIET, linewidth=1)
     loss.set_ylabel("training loss", color=QUIET)
     if min(losses, default=0.0) >= 0.0:
         loss.set_ylim(bottom=0)
     axes.set_zorder(loss.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.legend(loc="center right", frameon=True, edgecolor="none", framealpha=0.9)
+    curve.set_label("training loss")
+    lines = [*axes.get_lines(), curve]
+    axes.legend(handles=lines, loc="center right", edgecolor="none", framealpha=0.9)
     axes.set_title("learning", loc="left", fontsize=10)
 
 

@@ -235,7 +235,7 @@ def fill_flat_pairs(panel: Any) -> None:
     found, laws = tabulate_flat_pairs()
     for name, label, color in (
         ("anywhere", "anywhere in a bin", BLUE),
-        ("bin centres", "at bin centres", RED),
+        ("bin centers", "at bin centers", RED),
     ):
         panel.plot(laws[name].x, laws[name].y, color=color, linewidth=1.5)
         _line(panel, found[name], label, color, linestyle="none", **MARK)

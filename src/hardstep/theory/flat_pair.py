@@ -47,13 +47,13 @@ def flat_pairs(setup: Setup) -> Evidence:
         return {
             "μ = 1e-5": _flat_fraction(setup, 1e-5, False, rounding),
             "μ = 2e-5": _flat_fraction(setup, 2e-5, False, rounding),
-            "μ = 7e-3, at bin centres": _flat_fraction(setup, 7e-3, True, rounding),
+            "μ = 7e-3, at bin centers": _flat_fraction(setup, 7e-3, True, rounding),
         }
 
     expected = {
         "μ = 1e-5": flat_anywhere(1e-5 / BIN),
         "μ = 2e-5": flat_anywhere(2e-5 / BIN),
-        "μ = 7e-3, at bin centres": flat_at_centers(7e-3 / BIN),
+        "μ = 7e-3, at bin centers": flat_at_centers(7e-3 / BIN),
     }
     tol = max(0.03, 4 * 0.5 / math.sqrt(2000 if setup.quick else 8000))
     return Evidence(
@@ -76,10 +76,10 @@ def tabulate_flat_pairs() -> tuple[Curves, Curves]:
     radii = np.geomspace(1e-5, 1.0, 400)
     found = {
         "anywhere": measured(np.geomspace(3e-5, 3e-3, 6), centered=False),
-        "bin centres": measured(np.geomspace(0.11, 0.2, 6), centered=True),
+        "bin centers": measured(np.geomspace(0.11, 0.2, 6), centered=True),
     }
     laws = {
         "anywhere": tabulate(radii, flat_anywhere),
-        "bin centres": tabulate(radii, flat_at_centers),
+        "bin centers": tabulate(radii, flat_at_centers),
     }
     return found, laws

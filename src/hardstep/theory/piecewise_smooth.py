@@ -110,7 +110,7 @@ def straddle_frequency(_: Setup) -> Evidence:
         tols=tols,
         paper={"order in ε": 1.00, "floor, order in ε": 1.00, "ratio to r_pε/(2L), spread": 1.05},
         paper_tol=0.051,
-        note="The paper's normaliser has r_s where only r_p makes the ratio constant: a misprint.",
+        note="The paper's normalizer has r_s where only r_p makes the ratio constant: a misprint.",
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def excursion(setup: Setup) -> Evidence:
         measured, expected, 0.03, {"no drift": measured | {"flat": measured["free"]}}, tols=tols,
         paper={"free": 0.507, "flat": 0.0, "decayed": -0.61},
         paper_tol={"free": 0.05, "flat": 0.02, "decayed": 0.02},
-        note="Uniform weights on a centred frame do not move at all; the paper's free walk must "
+        note="Uniform weights on a centered frame do not move at all; the paper's free walk must "
         "mean a uniformly drawn vertex. With its twelve runs the exponent scatters by 0.05.",
     )  # fmt: skip
 

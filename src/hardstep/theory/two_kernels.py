@@ -57,7 +57,7 @@ GAPS = {
 
 @check("C4", "two-kernels", "Q")
 def two_gradients(_: Setup) -> Evidence:
-    """Next to a jump the tail and the probe gradient differ by tens of per cent."""
+    """Next to a jump the tail and the probe gradient differ by tens of percent."""
     ratios = (
         (1 + _gap(RadiusLaw(2.0), dim, s)) / (dim / (dim - 1) * (1 - s**2))
         for dim in (2, 3, 4, 8)

@@ -127,8 +127,8 @@ def _read(path: Path | str, stream: IO[bytes]) -> Any:
 
 def check_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
     """Refuse the weights of another model, before anything is changed."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in saved.items()}
-    own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    shapes = {name: _describe(tensor) for name, tensor in saved.items()}
+    own = {name: _describe(tensor) for name, tensor in model.state_dict().items()}
     odd = [name for name in own | shapes if own.get(name) != shapes.get(name)]
     if odd:
         now, before = (part.get(odd[0], "absent") for part in (own, shapes))
@@ -136,6 +136,10 @@ def check_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
             f"fit: the checkpoint is of another model: {odd[0]} was {before} and is {now}; build "
             "the model it was saved with"
         )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)}{', complex' if tensor.is_complex() else ''}"
 
 
 def check_stream(now: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

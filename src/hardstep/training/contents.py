@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from hardstep._checks import abridge, is_count, is_float
+from hardstep.optim.state import is_dense
 
 
 def _is_time(value: Any) -> bool:
@@ -18,7 +17,7 @@ def _is_named(value: Any) -> bool:
 
 
 def _is_weights(value: Any) -> bool:
-    return _is_named(value) and all(isinstance(tensor, Tensor) for tensor in value.values())
+    return _is_named(value) and all(map(is_dense, value.values()))
 
 
 def _is_score(value: Any) -> bool:

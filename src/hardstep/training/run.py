@@ -83,7 +83,7 @@ class Metric:
         name: For logs.
         function: Of (output, target); returns the mean over the batch.
         higher_is_better: Which way selection goes.
-        percent: Whether to show it in per cent.
+        percent: Whether to show it in percent.
     """
 
     name: str

@@ -257,7 +257,7 @@ candidate_end:
     # -- products ---------------------------------------------------------------------------
 
     def _list_change(self, expr: Expr, change: Value, j: Value) -> None:
-        """Append what differs at j in some lane that goes on."""
+        """Append what differs at j in some lane that continues."""
         v = self.v
         changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
         n = v.let(f"load i64, ptr {count}")

@@ -8,7 +8,7 @@
                 add the differences of the loss to the candidates' sums
 
 A candidate changes the column of a third to a half of the examples (those on one side of a ReLU,
-or at the edge of a step), and 16 neighbours nearly always have one of them.
+or at the edge of a step), and 16 neighbors nearly always have one of them.
 """
 
 from collections.abc import Callable
