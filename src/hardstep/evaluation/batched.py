@@ -133,8 +133,7 @@ def _shapes(problem: Problem) -> str:
 
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
-    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    run = partial(_run, candidates, problem, base, candidates.pack(tile))
+    run = partial(_run, candidates, problem, candidates.pack(tile))
     buffers = problem.buffers()
     try:
         return run(buffers, None)
@@ -150,11 +149,12 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
 def _run(
     candidates: Candidates,
     problem: Problem,
-    common: dict[str, Tensor],
     packed: dict[str, Any],
     buffers: dict[str, Tensor],
     buffer_axis: int | None,
 ) -> Tensor:
+    common = problem.parameters(candidates.base)
+
     def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
         return problem.loss(common | candidates.unpack(packed), buffers)
 
@@ -188,11 +188,9 @@ class _Size(NamedTuple):
 
 
 def _measure(candidates: Candidates, problem: Problem) -> _Size:
-    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
     with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
-        reseed(candidates.seed)
-        problem.loss(base, problem.buffers())
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())
+        problem.run(candidates.base, {}, candidates.seed)
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in candidates.base.values())
     return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
 
 

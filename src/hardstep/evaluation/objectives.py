@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.memory import NoWrites, WriteError
 from hardstep.evaluation.sandbox import Slots, isolate, reseed
 
 LossFunction = Callable[..., Tensor]
 CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
 FUNCTION_TILE = 4096  # candidates per call of a vectorized function, at most
+# Whether a model's forward pass writes to its parameters, by mode (training or not).
+_WRITES: WeakKeyDictionary[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
 
 
 class Objective(Protocol):
@@ -60,6 +64,36 @@ class Problem:
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's buffers, so that forward passes cannot change them."""
         return {name: buffer.detach().clone() for name, buffer in self._slots.buffers().items()}
+
+    def parameters(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The base of a forward pass; copies of all parameters, if passes write to them."""
+        plain = {name: tensor.detach() for name, tensor in base.items()}
+        if not _WRITES.get(self.model, {}).get(self.model.training):
+            return plain
+        return {name: t.detach().clone() for name, t in (self._slots.parameters() | plain).items()}
+
+    def run(self, base: Mapping[str, Tensor], changed: Mapping[str, Tensor], seed: int) -> Tensor:
+        """The loss of one plain forward pass, which leaves no trace in parameters and buffers.
+
+        The first pass of a model is watched, and stopped before it writes to a parameter.
+        """
+        known = _WRITES.setdefault(self.model, {})
+        mode = self.model.training
+        if mode not in known:
+            own = [*self._slots.parameters().values(), *base.values(), *changed.values()]
+            try:
+                with isolate(self.model), NoWrites(own):
+                    loss = self._run(base, changed, seed)
+            except WriteError:
+                known[mode] = True
+            else:
+                known[mode] = False
+                return loss
+        return self._run(base, changed, seed)
+
+    def _run(self, base: Mapping[str, Tensor], changed: Mapping[str, Tensor], seed: int) -> Tensor:
+        reseed(seed)
+        return self.loss(self.parameters(base) | dict(changed), self.buffers())
 
     @cached_property
     def _slots(self) -> Slots:
@@ -125,12 +159,13 @@ class ClosureObjective:
                 for tile in candidates.tiles(CLOSURE_TILE):
                     changed = candidates.changed(tile)
                     for i in range(tile.end - tile.start):
-                        _write({name: stack[i] for name, stack in changed.items()}, tensors)
+                        # All of them: the closure may write to tensors, too.
+                        _write(originals | {n: stack[i] for n, stack in changed.items()}, tensors)
                         reseed(candidates.seed)
                         losses.append(as_number("closure", self.closure()))
                         restore()
                         _write(kept, buffers)
-                    _write({name: originals[name] for name in changed}, tensors)
+                    _write(originals, tensors)  # the next tile is built from them
         finally:
             _write(originals, tensors)
             _write(kept, buffers)
