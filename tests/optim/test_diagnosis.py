@@ -71,6 +71,7 @@ def test_a_plateau_wider_than_the_reach_and_a_reach_beyond_use_are_named(stuck):
         assert found.here.dead_rows > 0.5
         assert "plateau is wider than the reach" in found.reasons[0]
         assert "λ > 0" in found.reasons[0]
+        assert not any("wake" in reason for reason in found.reasons)  # its units fire
     else:
         assert found.here.dead_rows == 0.0
         assert "far outside what steps can use" in found.reasons[0]
@@ -102,6 +103,7 @@ def test_shares_are_those_of_a_staircase_in_one_dimension():
     found = diagnosed_at(0.5, lambda x: torch.floor(x).sum())
     assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
     assert "plateau is wider than the reach" in found.reasons[0]
+    assert "hardstep.nn.wake(model, inputs) scales" in found.reasons[-2]
     assert found.recommended.probe_radius.at(0, 1.0) > 1.0
     by_radius = {probed.probe_radius: probed for probed in found.sweep}
     assert by_radius[SWEEP[-1]].dead_rows == 0.0

@@ -14,6 +14,7 @@ from hardstep import seeds
 from hardstep._checks import check_count, check_positive
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
+from hardstep.evaluation.sandbox import claim
 from hardstep.optim import Coverage, StepReport
 from hardstep.optim.settings import describe
 from hardstep.schedules import Schedule, value_at
@@ -52,7 +53,8 @@ class Baseline(ABC):
             )
         self.model = model if isinstance(model, nn.Module) else None
         self.seed = seeds.check_seed(seed)
-        self.tensors = trainable(model)
+        with claim(self.model):
+            self.tensors = trainable(model)
         self.layout = Layout(self.tensors)
         self.steps = 0
         self.evaluations = 0
@@ -83,8 +85,8 @@ class Baseline(ABC):
     def _take(self, advance: Callable[[], Outcome]) -> float:
         """One step, done by `advance`, counted and reported."""
         started = time.perf_counter()
-        self._check_tensors()
-        with torch.no_grad():
+        with claim(self.model), torch.no_grad():
+            self._check_tensors()
             outcome = advance()
         lengths = [float(vector_norm(c, dtype=torch.float64)) for c in outcome.changes.values()]
         self.evaluations += outcome.evaluations

@@ -3,7 +3,10 @@
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature
 from types import FrameType
@@ -24,7 +27,7 @@ from hardstep.cli.options import (
     TrainOptions,
     TuneOptions,
 )
-from hardstep.errors import HardstepError
+from hardstep.errors import HardstepError, HardstepWarning
 
 COMMANDS: dict[str, tuple[type, str]] = {  # what is typed: its arguments, and what it calls
     "train": (TrainOptions, "train:run_train"),
@@ -98,6 +101,7 @@ def main() -> None:
     # as soon as another process wants a core, and gain nothing worth that where none does.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     signal.signal(signal.SIGTERM, _interrupt)
+    warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
         app()
     except HardstepError as error:
@@ -105,6 +109,16 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _show_warning(
+    otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any
+) -> None:
+    """Print a warning of ours as one sentence: the line of code it names is none of the user's."""
+    if issubclass(category, HardstepWarning):
+        print(f"hardstep: {message}", file=sys.stderr)
+    else:
+        otherwise(message, category, *place)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

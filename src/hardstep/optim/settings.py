@@ -12,7 +12,8 @@ from hardstep._checks import check_count, check_positive, is_number, suggest
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Haar, Jitter, Polytope, Rotation, Simplex
 from hardstep.optim.rules import Reuse, Rule
-from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
+from hardstep.optim.step import Reach
+from hardstep.schedules import Length, Radius, Schedule, TimesTemperature, length_at, temperature_at
 from hardstep.solvers import RowSoftmax, Sinkhorn, Solver
 from hardstep.subspaces import RowWise, Sketch, Subspace
 
@@ -99,6 +100,13 @@ class Settings:
                 f"{reuses[0]} cannot be combined with jitter, whose noise it would read as a "
                 "change of the loss; drop one of them"
             )
+
+    def reach_at(self, step: int) -> tuple[float, Reach]:
+        """The temperature and the lengths of a step."""
+        temperature = temperature_at(self.temperature, step)
+        step_radius = length_at("step_radius", self.step_radius, step, temperature)
+        probe_radius = length_at("probe_radius", self.probe_radius, step, temperature)
+        return temperature, Reach(step_radius, probe_radius, self.num_probes)
 
     def changed(
         self,
