@@ -18,8 +18,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from hardstep._checks import check_count, check_positive
 from hardstep._torch import tree_leaves
-from hardstep.errors import ConfigError, HardstepError
+from hardstep.errors import HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
 from hardstep.evaluation.memory import DispatchMode, LiveBytes, is_memory_error
@@ -44,10 +45,9 @@ class Batched:
     """
 
     def __init__(self, tile: int | None = None, memory_budget: int = 4 << 30) -> None:
-        if tile is not None and tile < 1:
-            raise ConfigError(f"Batched: tile must be at least 1, got {tile}")
-        if memory_budget < 1:
-            raise ConfigError(f"Batched: memory_budget must be positive, got {memory_budget}")
+        if tile is not None:
+            check_count("Batched: tile", tile)
+        check_positive("Batched: memory_budget", memory_budget)
         self.tile = tile
         self.memory_budget = memory_budget
         self.note = "not used yet"

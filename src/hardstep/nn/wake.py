@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from hardstep import seeds
-from hardstep._checks import is_number
+from hardstep._checks import check_share
 from hardstep._torch import tree_leaves
 from hardstep.errors import ConfigError
 from hardstep.evaluation import call_model, isolate
@@ -82,8 +82,7 @@ def wake(model: nn.Module, inputs: Any, target: float = 0.5) -> WakeReport:
     """
     if not isinstance(model, nn.Module):
         raise ConfigError(f"wake: model must be a module, got a {type(model).__name__}")
-    if not is_number(target) or not 0 < target <= 1:
-        raise ConfigError(f"wake: target must be a number in (0, 1], got {target!r}")
+    check_share("wake: target", target)
     trial = _Trial(model, inputs, _find_layers(model))
     order = [name for name in trial.run().activity if name in trial.layers]
     if not order:

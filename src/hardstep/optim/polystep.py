@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
+from hardstep._checks import check_method, show
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
@@ -73,7 +74,7 @@ class PolyStep:
         **unknown: Never,
     ) -> None:
         if not isinstance(settings, Settings | None):
-            raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
+            raise ConfigError(f"settings must be Settings or a preset, got {show(settings)}")
         self.settings = (settings or Settings()).changed(
             subspace=subspace, polytope=polytope, rotation=rotation, solver=solver,
             temperature=temperature, step_radius=step_radius, probe_radius=probe_radius,
@@ -81,8 +82,7 @@ class PolyStep:
         )  # fmt: skip
         self.seed = seeds.check_seed(seed)
         self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
-        if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
-            raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
+        check_method("evaluator", self.evaluator, "losses", "Incremental()")
         self.model = model if isinstance(model, nn.Module) else None
         with claim(self.model):
             self.tensors = trainable(model)
