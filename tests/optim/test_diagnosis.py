@@ -54,6 +54,7 @@ def stuck(request):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hardstep.errors.HardstepWarning")
 def test_the_recommendation_trains_what_a_wrong_radius_does_not(stuck):
     settings, found = stuck
     assert train(settings) <= 0.2
