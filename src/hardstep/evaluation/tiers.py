@@ -22,7 +22,8 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from hardstep.errors import ConfigError, HardstepError
+from hardstep._checks import check_positive
+from hardstep.errors import HardstepError
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
@@ -221,8 +222,7 @@ class Incremental:
         fallback: Batched | None = None,
         fused: bool = True,
     ) -> None:
-        if memory_budget < 1:
-            raise ConfigError(f"Incremental: memory_budget must be positive, got {memory_budget}")
+        check_positive("Incremental: memory_budget", memory_budget)
         self.memory_budget = memory_budget
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
