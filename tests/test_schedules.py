@@ -93,6 +93,27 @@ def test_a_power_that_does_not_decay_is_refused(exponent):
         PowerDecay(1.0, exponent)
 
 
+@pytest.mark.parametrize("value", ["a", None, Length(1.0), True])
+def test_what_is_neither_a_number_nor_a_schedule_is_no_radius(value):
+    for kind in (Length, TimesTemperature):
+        with pytest.raises(ConfigError, match=f"^{kind.__name__}: value must be a number or a sch"):
+            kind(value)
+
+
+@pytest.mark.parametrize("value", ["a", None, math.nan])
+def test_schedules_run_between_finite_numbers(value):
+    for make in (
+        lambda: Linear(value, 1.0, 5),
+        lambda: Linear(1.0, value, 5),
+        lambda: Cosine(value, 1.0, 5),
+        lambda: Cosine(1.0, value, 5),
+        lambda: PowerDecay(value),
+        lambda: Constant(value),
+    ):
+        with pytest.raises(ConfigError, match=f"must be a finite number, got {value!r}"):
+            make()
+
+
 def test_equal_schedules_compare_equal():
     assert Cosine(1.0, 0.1, 5) == Cosine(1.0, 0.1, 5)
     assert Cosine(1.0, 0.1, 5) != Cosine(1.0, 0.1, 6)

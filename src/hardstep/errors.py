@@ -1,4 +1,11 @@
-"""Every error hardstep raises on purpose; all of them are `HardstepError`."""
+"""Every error hardstep raises on purpose, and every warning.
+
+All errors are `HardstepError`, all warnings `HardstepWarning`: Python's `warnings.filterwarnings`
+turns them off, or into errors.
+"""
+
+import sys
+import warnings
 
 
 class HardstepError(Exception):
@@ -38,3 +45,27 @@ class NonFiniteLossError(HardstepError, ArithmeticError):
 
     def __reduce__(self) -> tuple[type["NonFiniteLossError"], tuple[int, tuple[int, ...]]]:
         return type(self), (self.count, self.first)  # so that a worker process can send it
+
+
+class HardstepWarning(UserWarning):
+    """Base of all warnings given by hardstep."""
+
+
+class DeadRowsWarning(HardstepWarning):
+    """Most probes make no difference to the loss, so that most particles do not move."""
+
+
+class StillLossWarning(HardstepWarning):
+    """The loss does not fall, though probes make a difference."""
+
+
+class SlowLossWarning(HardstepWarning):
+    """Losses are computed one by one because of how the loss or the model is written."""
+
+
+def warn(category: type[Warning], text: str) -> None:
+    """Warn, naming the line of the user's that called hardstep."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hardstep."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level + 1)

@@ -9,10 +9,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hardstep._checks import check_count, check_not_negative, check_positive
+from hardstep._checks import (
+    check_count,
+    check_not_negative,
+    check_number,
+    check_positive,
+    is_number,
+    show,
+)
 from hardstep.errors import ConfigError
 
 Schedule = float | Callable[[int], float]
+
+
+def _check_schedule(owner: str, value: object) -> None:
+    """Refuse what is neither a number nor a schedule; how large it is, the setting checks."""
+    if not callable(value) and not is_number(value):
+        raise ConfigError(f"{owner}: value must be a number or a schedule, got {show(value)}")
 
 
 def value_at(schedule: Schedule, step: int) -> float:
@@ -25,6 +38,9 @@ class Constant:
     """The same value at every step."""
 
     value: float
+
+    def __post_init__(self) -> None:
+        check_number("Constant: value", self.value)
 
     def __call__(self, step: int) -> float:
         """The value at a step."""
@@ -40,6 +56,8 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
+        check_number("Linear: start", self.start)
+        check_number("Linear: end", self.end)
         check_count("Linear: steps", self.steps)
 
     def __call__(self, step: int) -> float:
@@ -57,6 +75,8 @@ class Cosine:
     steps: int
 
     def __post_init__(self) -> None:
+        check_number("Cosine: start", self.start)
+        check_number("Cosine: end", self.end)
         check_count("Cosine: steps", self.steps)
 
     def __call__(self, step: int) -> float:
@@ -91,6 +111,7 @@ class PowerDecay:
     exponent: float = 0.6
 
     def __post_init__(self) -> None:
+        check_number("PowerDecay: start", self.start)
         check_not_negative("PowerDecay: exponent", self.exponent)
 
     def __call__(self, step: int) -> float:
@@ -104,6 +125,9 @@ class Length:
 
     value: Schedule
 
+    def __post_init__(self) -> None:
+        _check_schedule("Length", self.value)
+
     def at(self, step: int, temperature: float) -> float:
         """The length at a step; the temperature does not enter."""
         del temperature
@@ -115,6 +139,9 @@ class TimesTemperature:
     """A radius that is a multiple of the temperature: r·ε, the paper's default form."""
 
     value: Schedule
+
+    def __post_init__(self) -> None:
+        _check_schedule("TimesTemperature", self.value)
 
     def at(self, step: int, temperature: float) -> float:
         """The length at a step: the multiple times the temperature."""

@@ -10,6 +10,7 @@ import operator
 
 import torch
 
+from hardstep._checks import show
 from hardstep.errors import ConfigError
 
 
@@ -18,12 +19,12 @@ def check_seed(seed: object) -> int:
     try:
         return operator.index(seed)  # type: ignore[arg-type]
     except TypeError as error:
-        raise ConfigError(f"seed must be a whole number, got {seed!r}") from error
+        raise ConfigError(f"seed must be a whole number, got {show(seed)}") from error
 
 
 def derive(seed: int, purpose: str, *indices: int) -> int:
     """A 63-bit seed that is a function of its arguments only."""
-    text = ":".join([str(int(seed)), purpose, *(str(int(index)) for index in indices)])
+    text = ":".join([str(check_seed(seed)), purpose, *(str(int(index)) for index in indices)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

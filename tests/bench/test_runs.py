@@ -12,7 +12,7 @@ from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.cli import compare
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError, DataError
-from tests.tasks.test_files import STEPS
+from tests.tasks.test_files import STAIRS
 
 from .test_queue import pretended
 
@@ -113,8 +113,8 @@ def test_with_plan_reuse_evaluations_are_planned_and_kept(tmp_path):
 
 def test_a_run_that_diverges_is_recorded_and_is_behind(tmp_path, capsys):
     own, records, picture = (tmp_path / name for name in ("own.py", "runs.jsonl", "curves.png"))
-    own.write_text(STEPS)
-    options = CompareOptions(f"{own}:steps", methods="mezo,spsa", match="steps", budget=30, seeds=1,
+    own.write_text(STAIRS)
+    options = CompareOptions(f"{own}:sine", methods="mezo,spsa", match="steps", budget=30, seeds=1,
                              options=["mezo.learning_rate=1e30"], records=records,
                              picture=picture)  # fmt: skip
     assert run_compare(options) == 0

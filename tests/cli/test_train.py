@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,32 @@ def test_printed_commands_can_be_typed_as_they_are(tmp_path, monkeypatch, on_pat
     monkeypatch.setattr(sys, "argv", [str(script), "train"])
     monkeypatch.setenv("PATH", str(script.parent) if on_path else str(tmp_path))
     assert command.find_program() == ("hardstep" if on_path else "venv/bin/hardstep")
+
+
+DEAD_TASK = """
+import torch
+from torch import nn
+from hardstep.data import from_tensors
+from hardstep.tasks import Task
+
+class Silent(nn.Linear):
+    def forward(self, x):
+        return (super().forward(x) > 1e9).float()
+
+def data(seed):
+    return from_tensors(torch.randn(60, 3), torch.arange(60) % 2, seed)
+
+silent = Task("silent", "no unit fires", data=data, model=lambda: Silent(3, 2), steps=6)
+"""
+
+
+def test_a_dead_run_says_so_in_one_line_of_its_own(tmp_path):
+    (tmp_path / "own.py").write_text(DEAD_TASK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as Python starts
+        done = hardstep("train", "own.py:silent", "--out", tmp_path / "run", cwd=tmp_path)
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "nothing can move" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("hardstep: dead: in 3 steps in a row, ")
+    assert "Warning" not in done.stderr

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardstep.data import Batches, Split
+from hardstep.data import Batches, Split, digits
 from hardstep.errors import ConfigError
 
 
@@ -89,7 +89,29 @@ def test_a_batch_outside_the_epoch_is_refused(index):
 
 
 def test_empty_batches_and_empty_splits_are_refused():
-    with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="batch_size must be a whole number >= 1, got 0"):
         Batches(numbered(5), 0, seed=0)
     with pytest.raises(ConfigError, match="the split has no examples"):
         Batches(numbered(0), 4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("split", "sentence"),
+    [
+        (
+            (torch.ones(4, 2), torch.zeros(4)),
+            r"got a tuple; write hardstep.data.Split\(inputs, lab",
+        ),
+        (digits(0), "got a DataSet; give its part .train or .valid"),
+        (torch.ones(4, 2), "got a Tensor$"),
+    ],
+)
+def test_what_is_no_split_is_refused_with_the_way_out(split, sentence):
+    with pytest.raises(ConfigError, match=f"^Batches: split must be a Split such as .*{sentence}"):
+        Batches(split, 2, seed=0)
+
+
+@pytest.mark.parametrize("size", ["8", 8.5, True])
+def test_a_size_that_is_no_whole_number_is_refused(size):
+    with pytest.raises(ConfigError, match=f"batch_size must be a whole number >= 1, got {size!r}"):
+        Batches(digits(0).train, size, seed=0)

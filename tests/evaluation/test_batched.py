@@ -226,8 +226,8 @@ def test_a_loss_function_may_leave_torch_or_keep_a_dimension(convert):
 
 
 def test_tiles_and_budgets_below_one_are_refused():
-    with pytest.raises(ConfigError, match="tile must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="tile must be a whole number >= 1, got 0"):
         Batched(tile=0)
-    with pytest.raises(ConfigError, match="memory_budget must be positive, got 0"):
+    with pytest.raises(ConfigError, match="memory_budget must be a number > 0 and finite, got 0"):
         Batched(memory_budget=0)
     assert repr(Batched(tile=3, memory_budget=8)) == "Batched(tile=3, memory_budget=8)"

@@ -377,6 +377,7 @@ def is_equal(one, other):
     )
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.SlowLossWarning")
 @pytest.mark.parametrize(
     ("function", "subspace"), [(relu, RowWise(4)), (branches, Full()), (gelu, LayerWise(1))]
 )

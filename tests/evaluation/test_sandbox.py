@@ -10,9 +10,12 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
+from torch.nn.functional import cross_entropy
 from torch.nn.utils.parametrizations import weight_norm
 
 from hardstep import PolyStep
+from hardstep.baselines import MeZo
+from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Batched,
     ClosureObjective,
@@ -285,3 +288,75 @@ def test_warnings_are_back_when_the_last_thread_has_left():
     slow.join()
     with pytest.warns(UserWarning, match="performance drop"):
         torch.func.vmap(count)(stack)
+
+
+class Writing(nn.Module):
+    """Writes to a searched and to a frozen parameter in its forward pass, or computes the same."""
+
+    def __init__(self, writes, how="data"):
+        super().__init__()
+        self.layer, self.writes, self.how = nn.Linear(3, 2), writes, how
+        self.count = nn.Parameter(torch.ones(()), requires_grad=False)
+
+    def forward(self, inputs):
+        weight, count = 1.1 * self.layer.weight, self.count + 1
+        if self.writes:
+            with torch.no_grad():
+                own = self.layer.weight.data if self.how == "data" else self.layer.weight
+                own.mul_(1.1)
+                self.count.add_(1)
+            weight, count = self.layer.weight, self.count
+        return count * nn.functional.linear(inputs, weight, self.layer.bias)
+
+
+@pytest.mark.parametrize("how", ["data", "itself"])
+@pytest.mark.parametrize("kind", [Incremental, Batched, OneByOne])
+def test_a_model_that_writes_to_its_weights_is_the_same_for_every_candidate(kind, how):
+    x, y = torch.ones(6, 3) * torch.arange(6)[:, None], torch.arange(6) % 2
+    writing, pure = (made(lambda writes=writes: Writing(writes, how)) for writes in (True, False))
+    start = [p.detach().clone() for p in writing.parameters()]
+    losses = []
+    for model in (writing, pure):
+        opt = PolyStep(model, evaluator=kind(), seed=1)
+        losses.append(opt.evaluate(opt.propose(), x, y, cross_entropy))
+    torch.testing.assert_close(*losses, rtol=1e-6, atol=0)  # of float32
+    assert all(map(torch.equal, writing.parameters(), start))
+
+
+def test_a_closure_that_writes_to_the_weights_is_the_same_for_every_candidate():
+    tensors = {"a": torch.ones(2), "b": torch.ones(3)}
+
+    def write():
+        loss = float(tensors["a"].sum() * tensors["b"].sum())
+        for tensor in tensors.values():
+            tensor.mul_(2)
+        return loss
+
+    opt = PolyStep(tensors, seed=1)
+    pure = opt.evaluate(opt.propose(), lambda: tensors["a"].sum() * tensors["b"].sum())
+    assert torch.equal(opt.evaluate(opt.propose(), write), pure)
+
+
+def test_a_second_thread_is_told_that_the_model_is_in_use():
+    inside, leave = Event(), Event()
+
+    class Waiting(nn.Linear):
+        def forward(self, inputs):
+            if not inside.is_set():
+                inside.set()
+                leave.wait(10)
+            return super().forward(inputs)
+
+    model, data = Waiting(3, 2), (torch.ones(4, 3), torch.zeros(4).long(), cross_entropy)
+    first, second = PolyStep(model), PolyStep(model)
+    thread = Thread(target=first.step, args=data)
+    thread.start()
+    try:
+        assert inside.wait(10)
+        for use in (lambda: second.step(*data), lambda: PolyStep(model), lambda: MeZo(model)):
+            with pytest.raises(ConfigError, match=r"evaluated by another thread.*deepcopy\(model"):
+                use()
+    finally:
+        leave.set()
+        thread.join()
+    assert second.step(*data) > 0  # and is free again

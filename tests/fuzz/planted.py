@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.answers import ACCEPTED, REFUSED, ask, judge
+from tests.fuzz.answers import ACCEPTED, REFUSED, Answer, judge
 from tests.fuzz.feeds import change_samples
 from tests.fuzz.findings import Findings
 from tests.fuzz.rounds import Rounds
@@ -71,7 +71,7 @@ class Printing(Planted):
     name = "printing"
 
     def read(self, case: Case) -> str:
-        return judge(ask("maxsat", "no\x1bfile"), "")
+        return judge(Answer(2, "", "hardstep: there is no file no\x1bfile\n", None), "")
 
 
 FAULTS = (Planted, Raising, Hanging, Crashing, Greedy, Littering, Printing)

@@ -184,8 +184,8 @@ def test_no_gradient_reaches_a_hard_weight(hard):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Quantize(scale=0.0), "Quantize: scale must be > 0, got 0.0"),
-        (lambda: Quantize(bits=0), "Quantize: bits must be at least 1, got 0"),
+        (lambda: Quantize(scale=0.0), "Quantize: scale must be a number > 0 and finite, got 0.0"),
+        (lambda: Quantize(bits=0), "Quantize: bits must be a whole number >= 1, got 0"),
         (lambda: Ternary(threshold=-1.0), "Ternary: threshold must be > 0, got -1.0"),
     ],
 )

@@ -189,7 +189,10 @@ def test_the_small_vgg_is_the_same_under_vmap():
     [
         (lambda: LIF(decay=1.5), r"LIF: decay must lie in \[0, 1\], got 1.5"),
         (lambda: SmoothLIF(slope=0.0), "SmoothLIF: slope must be > 0, got 0.0"),
-        (lambda: SpikingMLP((4, 2), num_steps=0), "SpikingMLP: num_steps must be at least 1"),
+        (
+            lambda: SpikingMLP((4, 2), num_steps=0),
+            "SpikingMLP: num_steps must be a whole",
+        ),
         (lambda: SpikingMLP((4,)), r"SpikingMLP: sizes needs inputs and outputs, got \(4,\)"),
         (lambda: SpikingNet([]), "SpikingNet: stages is empty"),
     ],

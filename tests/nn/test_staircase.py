@@ -40,7 +40,7 @@ def test_its_gradient_is_zero():
 
 
 def test_fewer_than_one_level_is_refused():
-    with pytest.raises(ConfigError, match="Staircase: levels must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="Staircase: levels must be a whole number >= 1, got 0"):
         Staircase(0)
 
 

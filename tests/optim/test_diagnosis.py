@@ -54,6 +54,7 @@ def stuck(request):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hardstep.errors.HardstepWarning")
 def test_the_recommendation_trains_what_a_wrong_radius_does_not(stuck):
     settings, found = stuck
     assert train(settings) <= 0.2
@@ -70,6 +71,7 @@ def test_probes_that_are_too_short_or_too_long_are_named(stuck):
     if settings.probe_radius.at(0, 1.0) < 1:
         assert found.here.dead_rows > 0.5
         assert found.reasons[0].startswith("dead rows: at probe radius")
+        assert not any("wake" in reason for reason in found.reasons)  # its units fire
     else:
         assert found.here.dead_rows == 0.0
         assert "much longer than those of the best trial" in found.reasons[0]
@@ -101,6 +103,7 @@ def test_shares_are_those_of_a_staircase_in_one_dimension():
     found = diagnosed_at(0.5, lambda x: torch.floor(x).sum())
     assert (found.here.flat_pairs, found.here.dead_rows, found.here.crossed) == (1.0, 1.0, 0.0)
     assert found.reasons[0].startswith("dead rows: at probe radius")
+    assert "hardstep.nn.wake(model, inputs) scales" in found.reasons[-2]
     assert found.recommended.probe_radius.at(0, 1.0) > 1.0
     by_radius = {probed.probe_radius: probed for probed in found.sweep}
     assert by_radius[SWEEP[-1]].dead_rows == 0.0

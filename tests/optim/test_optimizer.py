@@ -185,6 +185,7 @@ def test_the_report_of_a_step_gives_its_lengths_losses_and_price():
     assert report.seconds > 0
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.DeadRowsWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("solver", [RowSoftmax(), Sinkhorn()], ids=repr)
 @pytest.mark.parametrize("polytope", [Simplex(2), Simplex(8), Orthoplex(3)], ids=repr)

@@ -191,6 +191,32 @@ def test_a_preset_can_be_turned_into_the_papers_own_subspace():
     assert opt.evaluations_per_step == 14 * 9
 
 
+@pytest.mark.parametrize("name", [n for n in presets.__all__ if n != "theory"])
+@pytest.mark.parametrize("steps", ["100", 99.5, 0])
+def test_a_preset_refuses_a_number_of_steps_by_its_own_name(name, steps):
+    more = {"num_variables": 9} if name == "maxsat" else {}
+    with pytest.raises(
+        ConfigError, match=f"^presets.{name}: steps must be a whole .*got {steps!r}"
+    ):
+        getattr(presets, name)(steps, **more)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("general", {"step_radius": "1"}, "general: step_radius must be a number > 0 .*got '1'"),
+        ("general", {"probe_radius": -1.0}, "general: probe_radius must be a number > 0 .*got -1"),
+        ("warm", {"decay": "a"}, "warm: decay must be a number >= 0 and finite, got 'a'"),
+        ("frugal", {"share": "a"}, r"share must be a number in \(0, 1\], got 'a'"),
+        ("maxsat", {"num_variables": "a"}, "maxsat: num_variables must be a whole number >= 1"),
+        ("sketch", {"dim": 1.5}, "sketch: dim must be a whole number >= 1, got 1.5"),
+    ],
+)
+def test_a_preset_refuses_other_arguments_too(name, options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        getattr(presets, name)(10, **options)
+
+
 @pytest.mark.parametrize(
     "name", [n for n in (*SUBSPACE_RUNS, "general", "warm", "frugal", "sketch", "rl") if n != "snn"]
 )

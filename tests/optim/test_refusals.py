@@ -7,13 +7,14 @@ from functools import partial
 from typing import NamedTuple
 
 import mypy.api
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import OneByOne
-from hardstep.optim import Momentum, PlanReuse, PolyStep, Settings
+from hardstep.optim import AskTell, Momentum, PlanReuse, PolyStep, Settings, minimize
 from hardstep.schedules import Length, Linear
 from hardstep.subspaces import Full, RowWise
 
@@ -32,6 +33,12 @@ SETTINGS = {
     "temperature must be a number or a schedule, got 'hot'": {"temperature": "hot"},
     r"step_radius needs a unit: write Length\(5.0\) for a length or Times": {"step_radius": 5.0},
     r"probe_radius needs a unit: write Length\(1\)": {"probe_radius": 1},
+    r"step_radius must be > 0 and have a unit, such as Length\(0.1\), got -0.1$": {
+        "step_radius": -0.1
+    },
+    r"probe_radius must be > 0 and have a unit, .* got 'far'": {"probe_radius": "far"},
+    r"step_radius must be > 0 .* got a Tensor of shape \(99,\)$": {"step_radius": torch.ones(99)},
+    r"polytope must be .* got a Tensor of shape \(99,\)$": {"polytope": torch.ones(99)},
     "probe_radius must be a number > 0 and finite, got 0": {"probe_radius": Length(0.0)},
     "num_probes must be a whole number >= 1, got 0": {"num_probes": 0},
     "num_probes must be a whole number >= 1, got 1.5": {"num_probes": 1.5},
@@ -41,8 +48,8 @@ SETTINGS = {
     r"rotation must be an object such as Haar\(\), got 0": {"rotation": 0},
     r"solver must be an object such as RowSoftmax\(\), got 'softmax'": {"solver": "softmax"},
     r"jitter must be an object such as Jitter\(probe=Mollifier": {"jitter": 0.05},
-    r"evaluator must be an object like Incremental\(\), got 'batched'": {"evaluator": "batched"},
-    r"object like Incremental\(\), got <class .*OneByOne": {"evaluator": OneByOne},
+    r"evaluator must be an object such as Incremental\(\), got 'batched'": {"evaluator": "batched"},
+    r"object such as Incremental\(\), got <class .*OneByOne": {"evaluator": OneByOne},
     "nonfinite must be 'worst' or 'raise', got 'ignore'": {"nonfinite": "ignore"},
     "rules must hold rules such as Momentum.*, got 0.9": {"rules": (0.9,)},
     r"rules must be a tuple such as \(Momentum\(0.9\),\), got Momentum": {"rules": Momentum(0.9)},
@@ -143,6 +150,77 @@ def test_a_batch_without_examples_is_refused_unless_the_loss_does_not_need_them(
     assert opt.steps == 0
     opt.step(x[:0], y[:0], constant_loss)
     assert opt.steps == 1
+
+
+def calls(opt):
+    x, y = batch()
+    wrong_order = r"\(inputs, target, loss_fn\) in this order, got \("
+    tensors = r"a Tensor of shape \(6, 3\), a Tensor of shape \(6, 2\)"
+    return {
+        rf"{wrong_order}the function mse_loss, {tensors}\)$": lambda: opt.step(mse, x, y),
+        rf"{wrong_order}a .*, the function mse_loss, a .*\)$": lambda: opt.step(x, mse, y),
+        r"loss_fn must be a function .* got a Tensor of shape \(6, 2\)$": lambda: opt.step(x, y, y),
+        r"loss_fn\(output\), since no target was given, got a function of \(input, target": (
+            lambda: opt.step(x, None, mse)
+        ),
+        r"loss_fn\(output, target\), since a target was given, got a function of \(output\)": (
+            lambda: opt.step(x, y, lambda output: output.sum())
+        ),
+        r"closure takes no argument, got a function of \(stacked\); .* as batched=": (
+            lambda: opt.step(lambda stacked: stacked)
+        ),
+        r"batched is called with stacked tensors .* got a function of \(\); .* step\(closure\)": (
+            lambda: opt.step(batched=lambda: 0.0)
+        ),
+        r"batched must be a function of stacked tensors .* got a Tensor of shape": (
+            lambda: opt.step(batched=x)
+        ),
+        r"objective must be an object such as .*losses\(\), got the function mse_loss": (
+            lambda: opt.step(objective=mse)
+        ),
+    }
+
+
+@pytest.mark.parametrize("sentence", calls(None))
+def test_arguments_in_each_others_places_are_refused_with_the_way_out(sentence):
+    opt = tiny(Net())
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        calls(opt)[sentence]()
+    assert len(str(refused.value)) < 300
+    assert opt.steps == 0
+
+
+def complex_losses(opt, model):
+    x, y = batch()
+    return {
+        "loss_fn": lambda: opt.step(x, y, lambda output, target: mse(output, target) * 1j),
+        "closure": lambda: opt.step(lambda: mse(model(x), y) * 1j),
+        "batched function": lambda: opt.step(batched=lambda t: t["last.bias"].sum(1) * 1j),
+        "objective": lambda: opt.step(objective=Returns(torch.ones(len(everything(opt))) * 1j)),
+        "minimize: f": lambda: minimize(lambda x: x[:, 0] * 1j, [1.0, 2.0], vectorized=True),
+        "minimize: (f)": lambda: minimize(lambda x: x[0] * 1j, [1.0, 2.0]),
+    }
+
+
+def everything(opt):
+    return opt.candidates(opt.propose())
+
+
+@pytest.mark.parametrize("who", complex_losses(None, None))
+def test_complex_losses_are_refused_wherever_they_come_from(who):
+    opt = tiny(model := Net())
+    sentence = rf"^{who} must return real numbers, got complex ones .* take their \.real or abs"
+    with pytest.raises(ObjectiveError, match=sentence):
+        complex_losses(opt, model)[who]()
+    assert opt.steps == opt.evaluations == 0
+
+
+@pytest.mark.parametrize("convert", [list, np.array, torch.tensor])
+def test_complex_losses_are_not_told(convert):
+    search = AskTell(2)
+    with pytest.raises(ObjectiveError, match="^tell: losses must be real numbers, got complex"):
+        search.tell(convert([1j] * len(search)))
+    assert search.evaluations == 0
 
 
 def objectives(opt, model):

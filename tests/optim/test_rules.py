@@ -76,6 +76,7 @@ def test_momentum_adds_the_faded_velocity_to_every_barycentre(raw, beta, betas):
 # -- weight decay -------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.DeadRowsWarning")
 @pytest.mark.parametrize("subspace", [Full(), RowWise(rank=1), LayerWise(rank=1)], ids=repr)
 def test_on_a_constant_loss_decay_shrinks_what_the_search_reaches_and_nothing_else(subspace):
     opt = tiny(Net(), subspace=subspace, rules=(WeightDecay(0.1),))
@@ -96,6 +97,7 @@ def test_on_a_constant_loss_decay_shrinks_what_the_search_reaches_and_nothing_el
         assert outside.norm() > 0.1
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.DeadRowsWarning")
 def test_a_scheduled_decay_is_read_at_the_current_step():
     opt = tiny(model := Net(), subspace=Full(), rules=(WeightDecay(Linear(0.1, 1.3, steps=3)),))
     expected = parameters(model)
@@ -275,6 +277,7 @@ def test_momentum_of_the_weights_outlives_a_redraw_and_an_absorb_ends_it():
 # -- decay of whole weights ---------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.DeadRowsWarning")
 def test_full_decay_shrinks_every_matrix_and_no_vector_also_where_nothing_is_searched():
     opt = tiny(
         model := Net(), subspace=RowWise(rank=1, redraw=1), rules=(FullDecay(Linear(0.1, 0.3, 2)),)
@@ -381,6 +384,7 @@ def test_where_no_row_is_steady_adaptive_probes_change_no_bit():
     assert torch.equal(*results)
 
 
+@pytest.mark.filterwarnings("ignore::hardstep.errors.DeadRowsWarning")
 def test_on_a_constant_loss_adaptive_probes_stop_asking():
     opt = tiny(Net(), rules=(AdaptiveProbes(max_age=3),))
     asked = []

@@ -166,8 +166,8 @@ def test_a_share_of_the_units_costs_that_share_of_the_evaluations_and_memory():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"share": 0, "redraw": 1}, r"share must be in \(0, 1\], got 0"),
-        ({"share": 1.5, "redraw": 1}, r"share must be in \(0, 1\], got 1.5"),
+        ({"share": 0, "redraw": 1}, r"share must be a number in \(0, 1\], got 0"),
+        ({"share": 1.5, "redraw": 1}, r"share must be a number in \(0, 1\], got 1.5"),
         ({"share": 0.5}, "with share=0.5 the other units would never train; give redraw"),
     ],
 )

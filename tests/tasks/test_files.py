@@ -153,7 +153,7 @@ def run(address="stairs.py:sine", **options):
     return train.run_train(train.TrainOptions(address, **options))
 
 
-def score(path, task="own.py", **options):
+def score(path, task="stairs.py", **options):
     return evaluate.run_evaluate(evaluate.EvaluateOptions(path, task=task, **options))
 
 
@@ -250,7 +250,7 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
     assert run("own.py", steps=1, out=out) == 0
     write(SMALL.replace("nn.Linear(64, 10)", "nn.Linear(64, 10, bias=False)"))
     with pytest.raises(CheckpointError, match=r"does not fit the model of own\.py:small, which"):
-        score(out / "checkpoint.pt")
+        score(out / "checkpoint.pt", task="own.py")
     write(SMALL.replace("steps=3", "metric=Metric('error', lambda o, t: o.mean())"))
     with pytest.raises(CheckpointError, match=r"not scored by error, the metric of own\.py:small"):
         run("own.py", out=out, resume=True)
@@ -260,7 +260,7 @@ def test_a_file_that_moved_or_changed_is_one_sentence(write, tmp_path):
         run("own.py", out=out, resume=True)
     os.rename("own.py", "moved.py")
     with pytest.raises(ConfigError, match=r"no file own\.py in .*if it was moved, put it back"):
-        score(out / "checkpoint.pt")
+        score(out / "checkpoint.pt", task="own.py")
     with pytest.raises(CheckpointError, match=r"no file /.*own\.py; say where it is now with --ta"):
         score(out / "checkpoint.pt", task=None)
     with pytest.raises(CheckpointError, match=r"run with task 'own\.py:small', not 'moved\.py"):

@@ -228,3 +228,10 @@ def test_more_steps_than_the_schedules_were_made_for_get_the_way_out(tmp_path):
     with pytest.raises(CheckpointError, match="temperature: 0.02 → 0.5") as caught:
         resumed(tmp_path / "other.pt", batches(), net, optimizer=other)
     assert "this one" not in str(caught.value)
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"^fit: model must be a module, got \[.*fit\(model, train"
+    ):
+        hardstep.fit([(torch.ones(1), torch.ones(1))], model(), steps=1)

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 
 from hardstep import seeds
-from hardstep._checks import abridge, check_count, check_positive, is_count, is_same
+from hardstep._checks import check_count, check_positive, is_count, is_same, show
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction
+from hardstep.evaluation.sandbox import claim
 from hardstep.optim import Coverage, StepReport
 from hardstep.optim.settings import describe
 from hardstep.schedules import Schedule, value_at
@@ -52,7 +53,8 @@ class Baseline(ABC):
             )
         self.model = model if isinstance(model, nn.Module) else None
         self.seed = seeds.check_seed(seed)
-        self.tensors = trainable(model)
+        with claim(self.model):
+            self.tensors = trainable(model)
         self.layout = Layout(self.tensors)
         self.steps = 0
         self.evaluations = 0
@@ -83,8 +85,8 @@ class Baseline(ABC):
     def _take(self, advance: Callable[[], Outcome]) -> float:
         """One step, done by `advance`, counted and reported."""
         started = time.perf_counter()
-        self._check_tensors()
-        with torch.no_grad():
+        with claim(self.model), torch.no_grad():
+            self._check_tensors()
             outcome = advance()
         lengths = [float(vector_norm(c, dtype=torch.float64)) for c in outcome.changes.values()]
         self.evaluations += outcome.evaluations
@@ -138,7 +140,7 @@ class Baseline(ABC):
         for name, value in here.items():
             seen = saved.get(name)
             if not is_same(seen, value):
-                shown = repr(seen) if isinstance(seen, str) else abridge(seen)
+                shown = repr(seen) if isinstance(seen, str) else show(seen)
                 raise CheckpointError(
                     f"{self._name}: the state was saved with {name} {shown}, this "
                     f"optimizer has {value!r}; build it as the saved one was"
@@ -147,14 +149,14 @@ class Baseline(ABC):
             if not is_count(saved.get(name)):
                 raise CheckpointError(
                     f"{self._name}: {name} of the state must be a whole number >= 0, got "
-                    f"{abridge(saved.get(name))}; load what state_dict() gave"
+                    f"{show(saved.get(name))}; load what state_dict() gave"
                 )
         try:
             self._recall(saved["memory"])
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{self._name}: the memory in the state is not one of this optimizer "
-                f"({type(error).__name__}: {abridge(str(error))}); load what state_dict() gave"
+                f"({type(error).__name__}: {show(str(error))}); load what state_dict() gave"
             ) from error
         self.steps, self.evaluations = saved["step"], saved["evaluations"]
         self.report = None

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hardstep import nn as hard
-from hardstep._checks import abridge, is_count, is_whole
+from hardstep._checks import is_count, is_whole, show
 from hardstep.cli.consent import choose_task
 from hardstep.cli.options import EvaluateOptions
 from hardstep.cli.output import print
@@ -66,7 +66,7 @@ def read_meta(saved: Mapping[str, Any], path: Path) -> dict[str, Any]:
     for name, is_one in META.items():
         seen = known.get(name)
         if not is_one(seen):
-            fault = f"does not say its {name}" if seen is None else f"says {name} {abridge(seen)}"
+            fault = f"does not say its {name}" if seen is None else f"says {name} {show(seen)}"
             raise CheckpointError(f"{path} was not written by `hardstep train`: it {fault}")
     return {name: value for name, value in meta.items() if name in META or isinstance(value, str)}
 

@@ -4,6 +4,10 @@ import atexit
 import gc
 import os
 import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from hardstep._signals import INTERRUPTED, EndAtOnce, interrupt_on_kill
 
@@ -16,11 +20,12 @@ def main() -> None:
     with EndAtOnce():
         from hardstep.cli.commands import app
         from hardstep.cli.output import allow_any_character
-        from hardstep.errors import HardstepError
+        from hardstep.errors import HardstepError, HardstepWarning
     interrupt_on_kill()
     allow_any_character(sys.stdout)
     # Else Python looks through all that torch and numba hold before it ends, for some seconds.
     atexit.register(gc.freeze)
+    warnings.showwarning = partial(_show_warning, HardstepWarning, warnings.showwarning)
     try:
         app()
     except HardstepError as error:
@@ -38,3 +43,19 @@ def _refuse(reason: str) -> None:
 
     print(f"hardstep: {to_sentence(reason)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _show_warning(
+    ours: type[Warning],
+    otherwise: Callable[..., None],
+    message: Warning | str,
+    category: type[Warning],
+    *place: Any,
+) -> None:
+    """Print a warning of ours as one sentence: the line of code it names is none of the user's."""
+    from hardstep._text import to_sentence
+
+    if issubclass(category, ours):
+        print(f"hardstep: {to_sentence(str(message))}", file=sys.stderr)
+    else:
+        otherwise(message, category, *place)

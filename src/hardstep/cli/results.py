@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hardstep._checks import abridge, is_count, is_float, is_whole
+from hardstep._checks import is_count, is_float, is_whole, show
 from hardstep._files import write_text
 from hardstep._seals import seal_json, take_checksum
 from hardstep.errors import CheckpointError
@@ -64,14 +64,14 @@ def read_result(task: Task, folder: Path) -> dict[str, Any]:
 def _find_fault(task: Task, result: Any) -> str:
     """Why something is not a result, in a few words; empty if it is one."""
     if not isinstance(result, dict):
-        return f"a result is an object, this is {abridge(result)}"
+        return f"a result is an object, this is {show(result)}"
     is_score = _is_share if task.metric == ACCURACY else is_float
     scores = {task.key(part): is_score for part in ("test", "valid") if task.key("test") in result}
     for name, is_one in {**PARTS, **scores}.items():
         if name not in result:
             return f"{name} is missing"
         if not is_one(result[name]):
-            return f"{name} is {abridge(result[name])}"
+            return f"{name} is {show(result[name])}"
     return ""
 
 

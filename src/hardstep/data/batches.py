@@ -10,9 +10,20 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hardstep.data.dataset import Split
+from hardstep._checks import check_count
+from hardstep.data.dataset import DataSet, Split
 from hardstep.errors import ConfigError
-from hardstep.seeds import generator
+from hardstep.seeds import check_seed, generator
+
+
+def _refuse(given: object) -> str:
+    way_out = ""
+    if isinstance(given, DataSet):
+        way_out = "; give its part .train or .valid"
+    elif isinstance(given, tuple | list) and len(given) == 2:
+        way_out = "; write hardstep.data.Split(inputs, labels)"
+    kind = type(given).__name__
+    return f"Batches: split must be a Split such as digits(0).train, got a {kind}{way_out}"
 
 
 class Batches:
@@ -22,8 +33,10 @@ class Batches:
     """
 
     def __init__(self, split: Split, batch_size: int, seed: int, shuffle: bool = True) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"Batches: batch_size must be at least 1, got {batch_size}")
+        if not isinstance(split, Split):
+            raise ConfigError(_refuse(split))
+        check_count("Batches: batch_size", batch_size)
+        check_seed(seed)
         if len(split) == 0:
             raise ConfigError("Batches: the split has no examples")
         self.split = split

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hardstep._checks import check_count, check_positive
 from hardstep._torch import tree_leaves
-from hardstep.errors import ConfigError, HardstepError
+from hardstep.errors import HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
 from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_memory_error
@@ -43,10 +44,9 @@ class Batched:
     """
 
     def __init__(self, tile: int | None = None, memory_budget: int = 4 << 30) -> None:
-        if tile is not None and tile < 1:
-            raise ConfigError(f"Batched: tile must be at least 1, got {tile}")
-        if memory_budget < 1:
-            raise ConfigError(f"Batched: memory_budget must be positive, got {memory_budget}")
+        if tile is not None:
+            check_count("Batched: tile", tile)
+        check_positive("Batched: memory_budget", memory_budget)
         self.tile = tile
         self.memory_budget = memory_budget
         self.note = "not used yet"
@@ -132,8 +132,7 @@ def _shapes(problem: Problem) -> str:
 
 
 def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
-    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    run = partial(_run, candidates, problem, base, candidates.pack(tile))
+    run = partial(_run, candidates, problem, candidates.pack(tile))
     buffers = problem.buffers()
     try:
         return run(buffers, None)
@@ -149,11 +148,12 @@ def _run_tile(candidates: Candidates, problem: Problem, tile: Span) -> Tensor:
 def _run(
     candidates: Candidates,
     problem: Problem,
-    common: dict[str, Tensor],
     packed: dict[str, Any],
     buffers: dict[str, Tensor],
     buffer_axis: int | None,
 ) -> Tensor:
+    common = problem.parameters(candidates.base)
+
     def loss(packed: dict[str, Any], buffers: dict[str, Tensor]) -> Tensor:
         return problem.loss(common | candidates.unpack(packed), buffers)
 
@@ -187,11 +187,9 @@ class _Size(NamedTuple):
 
 
 def _measure(candidates: Candidates, problem: Problem) -> _Size:
-    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
     with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
-        reseed(candidates.seed)
-        problem.loss(base, problem.buffers())
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in base.values())
+        problem.run(candidates.base, {}, candidates.seed)
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in candidates.base.values())
     return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
 
 

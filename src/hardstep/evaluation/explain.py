@@ -18,7 +18,7 @@ from hardstep._torch import tree_leaves
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolate, reseed
+from hardstep.evaluation.sandbox import isolate
 
 
 class Cost(NamedTuple):
@@ -134,10 +134,8 @@ def measure_step(
 
 def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
     """What one plain forward pass with its loss costs."""
-    base = {name: tensor.detach() for name, tensor in candidates.base.items()}
     with isolate(problem.model), OperationCounter() as counter:
-        reseed(candidates.seed)
-        problem.loss(base, problem.buffers())
+        problem.run(candidates.base, {}, candidates.seed)
     cost: Cost = counter.cost
     return cost
 

@@ -4,6 +4,7 @@ Also: what evaluators remember of the models they have seen.
 """
 
 import weakref
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -74,6 +75,40 @@ class LiveBytes(DispatchMode):
     def _free(self, key: int, _: object) -> None:
         self.now -= self._sizes.pop(key)
         del self._watches[key]
+
+
+class WriteError(Exception):
+    """A tensor was about to be written to that should not be."""
+
+
+class NoWrites(DispatchMode):
+    """Refuses operations that write to some tensors, through whatever view or name."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._kept = list(tensors)  # so that no other storage takes the place of one
+        self._keys = {storage_key(storage) for storage in _storages(self._kept)}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        written = _storages(find_written(func, args, kwargs or {}))
+        if any(storage_key(storage) in self._keys for storage in written):
+            raise WriteError(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def find_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Tensor arguments that an operation writes to."""
+    if not func._schema.is_mutable:
+        return []
+    named = zip(func._schema.arguments, args, strict=False)
+    pairs = [*named, *((a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs)]
+    return [
+        value
+        for argument, value in pairs
+        if argument.alias_info is not None
+        and argument.alias_info.is_write
+        and isinstance(value, Tensor)
+    ]
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:

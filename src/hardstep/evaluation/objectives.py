@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from hardstep._checks import check_method, check_real, list_arguments, show
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.memory import NoWrites, WriteError
 from hardstep.evaluation.sandbox import Slots, isolate, reseed
 
 LossFunction = Callable[..., Tensor]
 CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
 FUNCTION_TILE = 4096  # candidates per call of a vectorized function, at most
+# Whether a model's forward pass writes to its parameters, by mode (training or not).
+_WRITES: WeakKeyDictionary[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
 
 
 class Objective(Protocol):
@@ -47,6 +52,7 @@ class Problem:
         target = () if self.target is None else (self.target,)
         with self._slots.hold({**tensors, **buffers}):
             loss = self.loss_fn(call_model(self.model, self.inputs), *target)
+        check_real("loss_fn must return", loss)
         if isinstance(loss, Real):  # a loss function that leaves torch
             return torch.tensor(float(loss), dtype=torch.float64)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -60,6 +66,36 @@ class Problem:
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's buffers, so that forward passes cannot change them."""
         return {name: buffer.detach().clone() for name, buffer in self._slots.buffers().items()}
+
+    def parameters(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The base of a forward pass; copies of all parameters, if passes write to them."""
+        plain = {name: tensor.detach() for name, tensor in base.items()}
+        if not _WRITES.get(self.model, {}).get(self.model.training):
+            return plain
+        return {name: t.detach().clone() for name, t in (self._slots.parameters() | plain).items()}
+
+    def run(self, base: Mapping[str, Tensor], changed: Mapping[str, Tensor], seed: int) -> Tensor:
+        """The loss of one plain forward pass, which leaves no trace in parameters and buffers.
+
+        The first pass of a model is watched, and stopped before it writes to a parameter.
+        """
+        known = _WRITES.setdefault(self.model, {})
+        mode = self.model.training
+        if mode not in known:
+            own = [*self._slots.parameters().values(), *base.values(), *changed.values()]
+            try:
+                with isolate(self.model), NoWrites(own):
+                    loss = self._run(base, changed, seed)
+            except WriteError:
+                known[mode] = True
+            else:
+                known[mode] = False
+                return loss
+        return self._run(base, changed, seed)
+
+    def _run(self, base: Mapping[str, Tensor], changed: Mapping[str, Tensor], seed: int) -> Tensor:
+        reseed(seed)
+        return self.loss(self.parameters(base) | dict(changed), self.buffers())
 
     @cached_property
     def _slots(self) -> Slots:
@@ -125,12 +161,13 @@ class ClosureObjective:
                 for tile in candidates.tiles(CLOSURE_TILE):
                     changed = candidates.changed(tile)
                     for i in range(tile.end - tile.start):
-                        _write({name: stack[i] for name, stack in changed.items()}, tensors)
+                        # All of them: the closure may write to tensors, too.
+                        _write(originals | {n: stack[i] for n, stack in changed.items()}, tensors)
                         reseed(candidates.seed)
                         losses.append(as_number("closure", self.closure()))
                         restore()
                         _write(kept, buffers)
-                    _write({name: originals[name] for name in changed}, tensors)
+                    _write(originals, tensors)  # the next tile is built from them
         finally:
             _write(originals, tensors)
             _write(kept, buffers)
@@ -145,6 +182,7 @@ def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
 
 def as_number(name: str, value: Any) -> float:
     """A Python float from a float, a 0-d tensor or array."""
+    check_real(f"{name} must return", value)
     try:
         size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)
         if size == 1 and not isinstance(value, str | bytes):
@@ -173,6 +211,7 @@ class FunctionObjective:
 
 def as_losses(value: Any, num: int) -> Tensor:
     """`num` losses in float64 from a tensor, an array or a list."""
+    check_real("batched function must return", value)
     try:
         losses = torch.as_tensor(value)
         seen = str(tuple(losses.shape))
@@ -193,7 +232,45 @@ def check_loss_fn(loss_fn: object) -> None:
     if loss_fn is not None and not callable(loss_fn):
         raise ConfigError(
             "loss_fn must be a function of (output, target) such as "
-            f"torch.nn.functional.cross_entropy, got {loss_fn!r}"
+            f"torch.nn.functional.cross_entropy, got {show(loss_fn)}"
+        )
+
+
+def _check_call(loss_fn: LossFunction, target: Any) -> None:
+    """Refuse a loss function that does not take what it will be given."""
+    given = ("output",) if target is None else ("output", "target")
+    names = list_arguments(loss_fn, len(given))
+    if names is not None:
+        raise ConfigError(
+            f"step: loss_fn is called as loss_fn({', '.join(given)}), since "
+            f"{'no' if target is None else 'a'} target was given, got a function of "
+            f"({', '.join(names)})"
+        )
+
+
+def _check_closure(closure: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with nothing."""
+    names = list_arguments(closure, 0)
+    if names is not None:
+        raise ConfigError(
+            f"step: a closure takes no argument, got a function of ({', '.join(names)}); give a "
+            "function of stacked tensors as batched=, and a loss function third: "
+            "step(inputs, target, loss_fn)"
+        )
+
+
+def _check_batched(function: Any) -> None:
+    """Refuse what cannot be called with a dict of stacked tensors."""
+    if not callable(function):
+        raise ConfigError(
+            "step: batched must be a function of stacked tensors {name: (N, *shape)}, got "
+            f"{show(function)}"
+        )
+    names = list_arguments(function, 1)
+    if names is not None:
+        raise ConfigError(
+            "step: batched is called with stacked tensors {name: (N, *shape)}, got a function of "
+            f"({', '.join(names)}); give a closure, which takes nothing, as step(closure)"
         )
 
 
@@ -211,6 +288,9 @@ def make_objective(
     Raises:
         ConfigError: They describe none, or more than one.
     """
+    if loss_fn is not None and not callable(loss_fn) and (callable(inputs) or callable(target)):
+        seen = ", ".join(show(part) for part in (inputs, target, loss_fn))
+        raise ConfigError(f"step takes (inputs, target, loss_fn) in this order, got ({seen})")
     check_loss_fn(loss_fn)
     batch = any(part is not None for part in (inputs, target, loss_fn))
     given = [batch, batched is not None, objective is not None]
@@ -220,14 +300,18 @@ def make_objective(
             f"objective=, got {sum(given)} of them"
         )
     if objective is not None:
+        check_method("objective", objective, "losses", "MaxSat(formula), with losses()")
         return objective
     if batched is not None:
+        _check_batched(batched)
         return FunctionObjective(batched)
     if callable(inputs) and target is None and loss_fn is None:
+        _check_closure(inputs)
         return ClosureObjective(inputs, model)
     if model is None or inputs is None or loss_fn is None:
         raise ConfigError(
             "step(inputs, target, loss_fn) needs a model, inputs and a loss function; for "
             "plain tensors use a closure, batched= or objective="
         )
+    _check_call(loss_fn, target)
     return ModelObjective(Problem(model, inputs, target, loss_fn), evaluator)

@@ -9,7 +9,7 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolate, reseed
+from hardstep.evaluation.sandbox import isolate
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class OneByOne:
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
     ) -> Tensor:
         """A loop over candidates, or those of some spans."""
-        base = {name: tensor.detach() for name, tensor in candidates.base.items()}
         losses: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
             # Twice, since they are built from parts of their size.
@@ -33,9 +32,8 @@ class OneByOne:
                 with isolate(problem.model) as restore:
                     for i in range(tile.end - tile.start):
                         restore()
-                        reseed(candidates.seed)
                         one = {name: stack[i] for name, stack in changed.items()}
-                        losses.append(problem.loss(base | one, problem.buffers()))
+                        losses.append(problem.run(candidates.base, one, candidates.seed))
                 del changed, one  # before the next ones are built
         return torch.stack(losses)
 

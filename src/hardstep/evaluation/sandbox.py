@@ -2,17 +2,19 @@
 
 import warnings
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.parameter import is_lazy
 
 from hardstep._torch import version_of, warn_of_missing_rules
+from hardstep.errors import ConfigError
 
 # What torch itself keeps on every module. A forward pass writes to none of it but the buffers.
 _BOOKKEEPING = frozenset(vars(nn.Module())) - {"_buffers"}
@@ -61,6 +63,48 @@ class _Snapshot:
                 self.tensors[i] = tensor, version_of(tensor), value
 
 
+_OWNERS: dict[int, list[int]] = {}  # of a model that is in use: its thread, and how often
+_OWNERS_LOCK = Lock()
+
+
+@contextmanager
+def claim(model: nn.Module | None) -> Iterator[None]:
+    """Keep a model from other threads: while it is evaluated, it holds tensors of candidates.
+
+    Raises:
+        ConfigError: Another thread has it.
+    """
+    own = [get_ident(), 0]
+    with _OWNERS_LOCK:
+        owner = own if model is None else _OWNERS.setdefault(id(model), own)
+        if owner[0] != own[0]:
+            raise ConfigError(
+                f"the model ({type(model).__name__}) is being evaluated by another thread, which "
+                "puts other values in place of its parameters; give each thread a model of its "
+                "own, for instance copy.deepcopy(model)"
+            )
+        owner[1] += 1
+    try:
+        yield
+    finally:
+        with _OWNERS_LOCK:
+            owner[1] -= 1
+            if not owner[1]:
+                _OWNERS.pop(id(model), None)
+
+
+@contextmanager
+def keep(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Put back the values of tensors that are written to meanwhile."""
+    kept = [(t.detach(), t.detach().clone()) for t in tensors if not is_lazy(t)]
+    try:
+        yield
+    finally:
+        for tensor, value in kept:
+            if not torch.equal(tensor, value):
+                tensor.copy_(value)
+
+
 @contextmanager
 def isolate(model: nn.Module) -> Iterator[Callable[[], None]]:
     """Restore the attributes of every submodule (modes, hidden state) and the generators.
@@ -68,13 +112,13 @@ def isolate(model: nn.Module) -> Iterator[Callable[[], None]]:
     Hidden state may be rebound or changed in place: a tensor, or a list, dict, set or deque. The
     function it gives restores the attributes in between, for the next of several passes.
     """
-    kept = [_Snapshot(module) for module in model.modules()]
 
     def restore() -> None:
         for snapshot in kept:
             snapshot.restore()
 
-    with torch.random.fork_rng(devices=_devices()):
+    with claim(model), torch.random.fork_rng(devices=_devices()):
+        kept = [_Snapshot(module) for module in model.modules()]
         try:
             yield restore
         finally:
@@ -90,7 +134,7 @@ class Slots:
 
     def __init__(self, model: nn.Module) -> None:
         self._owners: dict[str, list[tuple[dict[str, Tensor | None], str]]] = {}
-        self._buffers: list[str] = []
+        self._names: tuple[list[str], list[str]] = [], []  # of parameters, of buffers
         seen: dict[int, str] = {}  # the first name of a tensor, under which `model` lists it
         for path, module in model.named_modules():
             for kind, owner in enumerate((module._parameters, module._buffers)):
@@ -99,15 +143,22 @@ class Slots:
                         continue
                     own = f"{path}.{key}" if path else key
                     name = seen.setdefault(id(tensor), own)
-                    if name == own and kind == 1:
-                        self._buffers.append(name)
+                    if name == own:
+                        self._names[kind].append(name)
                     self._owners.setdefault(name, []).append((owner, key))
 
     def buffers(self) -> dict[str, Tensor]:
         """The buffers of now, by the names `named_buffers` gives them."""
-        places = {name: self._owners[name][0] for name in self._buffers}
+        return self._find(self._names[1])
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The parameters of now, by the names `named_parameters` gives them."""
+        return self._find(self._names[0])
+
+    def _find(self, names: Iterable[str]) -> dict[str, Tensor]:
+        places = {name: self._owners[name][0] for name in names}
         current = {name: owner[key] for name, (owner, key) in places.items()}
-        return {name: buffer for name, buffer in current.items() if buffer is not None}
+        return {name: tensor for name, tensor in current.items() if tensor is not None}
 
     @contextmanager
     def hold(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:

@@ -20,7 +20,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hardstep.errors import ConfigError, HardstepError
+from hardstep._checks import check_positive
+from hardstep.errors import HardstepError
 from hardstep.evaluation.batched import Batched
 from hardstep.evaluation.blocks import (
     BATCHED,
@@ -61,8 +62,7 @@ class Incremental:
         fallback: Batched | None = None,
         fused: bool = True,
     ) -> None:
-        if memory_budget < 1:
-            raise ConfigError(f"Incremental: memory_budget must be positive, got {memory_budget}")
+        check_positive("Incremental: memory_budget", memory_budget)
         self.memory_budget = memory_budget
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused

@@ -1,4 +1,4 @@
-"""Hard layers and the smooth twin of each, to build models with."""
+"""Hard layers and the smooth twin of each, to build models with; `wake` for silent ones."""
 
 from hardstep.nn.build import build
 from hardstep.nn.quantized import (
@@ -33,6 +33,7 @@ from hardstep.nn.spiking import (
     SpikingVGG11Small,
 )
 from hardstep.nn.staircase import Staircase
+from hardstep.nn.wake import WakeReport, Woken, wake
 
 __all__ = [
     "ArgmaxAttention",
@@ -62,9 +63,12 @@ __all__ = [
     "TransformedConv2d",
     "TransformedConv3d",
     "TransformedLinear",
+    "WakeReport",
     "WeightTransform",
+    "Woken",
     "binarize",
     "build",
     "quantize",
     "ternarize",
+    "wake",
 ]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hardstep._checks import check_count, check_positive
 from hardstep.errors import ConfigError
 
 
@@ -69,10 +70,8 @@ class Quantize(WeightTransform):
     covers_bias = True
 
     def __post_init__(self) -> None:
-        if not self.scale > 0.0:
-            raise ConfigError(f"Quantize: scale must be > 0, got {self.scale}")
-        if self.bits < 1:
-            raise ConfigError(f"Quantize: bits must be at least 1, got {self.bits}")
+        check_positive("Quantize: scale", self.scale)
+        check_count("Quantize: bits", self.bits)
 
     def __call__(self, weight: Tensor) -> Tensor:
         """Multiples of the scale."""

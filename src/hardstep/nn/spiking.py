@@ -17,6 +17,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from hardstep._checks import check_count
 from hardstep.errors import ConfigError
 from hardstep.nn import lif_kernel
 
@@ -95,8 +96,7 @@ class SpikingNet(nn.Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if num_steps < 1:
-            raise ConfigError(f"{name}: num_steps must be at least 1, got {num_steps}")
+        check_count(f"{name}: num_steps", num_steps)
         if not stages:
             raise ConfigError(f"{name}: stages is empty; give at least one layer")
         self.stages = nn.ModuleList(stages)

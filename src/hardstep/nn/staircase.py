@@ -6,7 +6,7 @@ Its smooth twin is the sigmoid itself, `torch.nn.Sigmoid`.
 import torch
 from torch import Tensor, nn
 
-from hardstep.errors import ConfigError
+from hardstep._checks import check_count
 
 
 class Staircase(nn.Module):
@@ -17,8 +17,7 @@ class Staircase(nn.Module):
 
     def __init__(self, levels: int = 5) -> None:
         super().__init__()
-        if levels < 1:
-            raise ConfigError(f"Staircase: levels must be at least 1, got {levels}")
+        check_count("Staircase: levels", levels)
         self.levels = levels
 
     def forward(self, inputs: Tensor) -> Tensor:

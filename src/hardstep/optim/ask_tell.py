@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from hardstep._checks import is_number
+from hardstep._checks import check_real, is_number
 from hardstep.errors import CheckpointError, ConfigError, ObjectiveError
 from hardstep.geometry import Simplex
 from hardstep.optim.generations import Best, Generations, Late, Numbers
@@ -332,6 +332,7 @@ def _budget(name: str, max_evals: int | None, dim: int) -> int:
 
 
 def _as_losses(losses: ArrayLike) -> Vector:
+    check_real("tell: losses must be", losses)
     try:
         values = np.asarray(losses, dtype=np.float64)
         known = np.asarray(losses).dtype.kind not in "OSU"  # None and texts would be converted

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from hardstep._text import to_caption
 from hardstep.errors import ConfigError
 from hardstep.evaluation import LossFunction, call_model
+from hardstep.evaluation.sandbox import keep
 from hardstep.optim.polystep import PolyStep
 from hardstep.optim.selection import Only, choose_names
 from hardstep.optim.settings import Settings
@@ -35,6 +36,11 @@ TRIAL_STEPS = 6
 STEP_SHARE = 0.125  # of the probe radius: what `presets.general` uses
 COLD = 0.02  # temperature as a share of the typical difference of losses
 DEAD, FLAT = 0.5, 0.5  # shares above which a radius is called too small
+USUAL = 1.0  # a probe radius that units which fire feel: about the length of their weights
+WAKE = (
+    "if units of the network never fire, hardstep.nn.wake(model, inputs) scales its layers until "
+    "they do"
+)
 
 
 class Probed(NamedTuple):
@@ -127,10 +133,12 @@ def diagnose(
     if math.isnan(best.trial_loss):
         raise ConfigError(
             f"diagnose: no probe between {SWEEP[0]:g} and {SWEEP[-1]:g} changes the loss; check "
-            "that the loss depends on the parameters searched"
+            f"that the loss depends on the parameters searched; {WAKE}"
         )
     step = length_at("step_radius", settings.step_radius, 0, temperature)
     reasons = _reasons(here, best, before, temperature, step)
+    if all(probed.dead_rows > DEAD for probed in sweep if probed.probe_radius <= USUAL):
+        reasons.insert(-1, f"most rows are constant at every probe radius up to {USUAL:g}; {WAKE}")
     recommended = settings.changed(**_trial_settings(best)) if best.trial_loss < before else None
     return Diagnosis(here, tuple(sweep), before, temperature, recommended, tuple(reasons))
 
@@ -174,7 +182,9 @@ class _Trial:
         optimizer = self._search(model, **_trial_settings(probed))
         for step in range(TRIAL_STEPS):
             batch = self.batches[step % (len(self.batches) - 1)]
-            optimizer.step(*batch, self.loss_fn)
+            # What `step` does, without its warnings: rows may die at a radius that is no good.
+            proposal = optimizer.propose()
+            optimizer.advance(proposal, optimizer.evaluate(proposal, *batch, self.loss_fn))
         loss = self.held_out(model)
         return probed._replace(trial_loss=loss if math.isfinite(loss) else math.nan)
 
@@ -187,7 +197,7 @@ class _Trial:
 
     def _loss(self, model: nn.Module, batch: tuple[Any, Any]) -> float:
         inputs, target = batch
-        with torch.no_grad():
+        with torch.no_grad(), keep([*model.parameters(), *model.buffers()]):
             return float(self.loss_fn(call_model(model, inputs), target))
 
 

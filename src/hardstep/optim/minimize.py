@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hardstep._checks import check_real
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation.objectives import as_number
 from hardstep.optim.ask_tell import AskTell, check_target
@@ -147,6 +148,7 @@ class _Caller:
 
     def _all(self, points: Vector) -> Vector:
         found = self.f(points)
+        check_real("minimize: f must return", found)
         try:
             values = np.asarray(found, dtype=np.float64)
         except (TypeError, ValueError) as error:

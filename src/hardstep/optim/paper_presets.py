@@ -5,15 +5,44 @@ steps. Radii say their unit: a multiple of a flat temperature, or a length. They
 subspace at the paper's rank; `presets.snn(steps).changed(subspace=LayerWise(4))` is the paper's.
 """
 
+import inspect
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
+from hardstep._checks import check_count, check_not_negative, check_positive
 from hardstep.geometry import Biased, Simplex
 from hardstep.optim.rules import Absorb, Momentum, PlanReuse
 from hardstep.optim.settings import Settings
 from hardstep.schedules import Cosine, Length, Linear, TimesTemperature
 from hardstep.subspaces import Full, RowWise
 
+Parameters = ParamSpec("Parameters")
+COUNTS = ("steps", "rank", "dim", "redraw", "num_variables")
+LENGTHS = ("step_radius", "probe_radius", "temperature", "unit")
 
+
+def preset(make: Callable[Parameters, Settings]) -> Callable[Parameters, Settings]:
+    """The same function, which refuses arguments by its own name, before schedules are made."""
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Settings:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            what = f"presets.{make.__name__}: {name}"
+            if name in COUNTS and value is not None:
+                check_count(what, value)
+            elif name in LENGTHS:
+                check_positive(what, value)
+            elif name == "decay":
+                check_not_negative(what, value)
+        return make(*args, **kwargs)
+
+    return checked
+
+
+@preset
 def snn(steps: int) -> Settings:
     """Spiking network: flat temperature, biased rotation, absorb every 20 steps."""
     del steps  # nothing is scheduled
@@ -27,6 +56,7 @@ def snn(steps: int) -> Settings:
     )
 
 
+@preset
 def mnist(steps: int) -> Settings:
     """A ReLU network: everything annealed, plans reused for three steps."""
     return Settings(
@@ -38,11 +68,13 @@ def mnist(steps: int) -> Settings:
     )
 
 
+@preset
 def int8(steps: int) -> Settings:
     """Quantized weights: long steps, short probes, a little momentum."""
     return argmax(steps).changed(rules=(Momentum(Linear(0.3, 0.5, steps)),))
 
 
+@preset
 def argmax(steps: int) -> Settings:
     """Argmax attention: long steps, short probes."""
     return Settings(
@@ -53,6 +85,7 @@ def argmax(steps: int) -> Settings:
     )
 
 
+@preset
 def staircase(steps: int) -> Settings:
     """Staircase activations: the longest steps of the gallery."""
     return Settings(
@@ -63,6 +96,7 @@ def staircase(steps: int) -> Settings:
     )
 
 
+@preset
 def moe(steps: int) -> Settings:
     """Hard mixture of experts: flat temperature, annealed steps, biased rotation."""
     return Settings(
@@ -74,6 +108,7 @@ def moe(steps: int) -> Settings:
     )
 
 
+@preset
 def maxsat(steps: int, num_variables: int) -> Settings:
     """MAX-SAT in the full space; radii grow with the square root of the problem."""
     scale = math.sqrt(num_variables / 1e5)
@@ -88,6 +123,7 @@ def maxsat(steps: int, num_variables: int) -> Settings:
     )
 
 
+@preset
 def rl(steps: int = 200) -> Settings:
     """Small policies in the full space."""
     return Settings(
@@ -99,6 +135,7 @@ def rl(steps: int = 200) -> Settings:
     )
 
 
+@preset
 def etth1(steps: int) -> Settings:
     """LSTM forecasting: the MNIST schedule with momentum."""
     momentum = Momentum(Linear(0.5, 0.95, steps))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hardstep import seeds
+from hardstep._checks import check_method, show
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
@@ -25,6 +26,7 @@ from hardstep.evaluation import (
     Objective,
     make_objective,
 )
+from hardstep.evaluation.sandbox import claim
 from hardstep.geometry import Jitter, ParticleMap, Polytope, Rotation, num_particles
 from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, measure_coverage
@@ -32,8 +34,9 @@ from hardstep.optim.report import StepReport, check_batch, finite_losses
 from hardstep.optim.rules import Context, Reuse, Rule, RuleState, Tensors
 from hardstep.optim.selection import Only, Searched
 from hardstep.optim.settings import NonFinite, Settings, describe
-from hardstep.optim.step import Proposal, Reach, advance, draw_jitter, evaluate, propose
-from hardstep.schedules import Radius, Schedule, length_at, temperature_at
+from hardstep.optim.step import Proposal, advance, draw_jitter, evaluate, propose
+from hardstep.optim.watch import Watch
+from hardstep.schedules import Radius, Schedule
 from hardstep.solvers import Solver
 from hardstep.subspaces import Layout, Subspace
 
@@ -75,7 +78,7 @@ class PolyStep:
         **unknown: Never,
     ) -> None:
         if not isinstance(settings, Settings | None):
-            raise ConfigError(f"settings must be Settings or a preset, got {settings!r}")
+            raise ConfigError(f"settings must be Settings or a preset, got {show(settings)}")
         self.settings = (settings or Settings()).changed(
             subspace=subspace, polytope=polytope, rotation=rotation, solver=solver,
             temperature=temperature, step_radius=step_radius, probe_radius=probe_radius,
@@ -83,10 +86,10 @@ class PolyStep:
         )  # fmt: skip
         self.seed = seeds.check_seed(seed)
         self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
-        if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
-            raise ConfigError(f"evaluator must be an object like Incremental(), got {evaluator!r}")
+        check_method("evaluator", self.evaluator, "losses", "Incremental()")
         self._searched = Searched(model, only)
         self.report: StepReport | None = None
+        self._watch = Watch()
         self._bind(self._searched.layout)
 
     def _bind(self, layout: Layout) -> None:
@@ -161,24 +164,26 @@ class PolyStep:
             better ones. It costs no extra evaluation.
         """
         started, before = time.perf_counter(), self.evaluations
-        objective = self._objective(inputs, target, loss_fn, batched, objective)
-        if not self._answer(objective):
-            proposal = self.propose()
-            losses = evaluate(proposal, self.candidates, objective)
-            check_batch(losses, inputs)
-            self.advance(proposal, losses)
+        asked = self._objective(inputs, target, loss_fn, batched, objective)
+        with claim(self.model):
+            if not self._answer(asked):
+                proposal = self.propose()
+                losses = evaluate(proposal, self.candidates, asked)
+                check_batch(losses, inputs)
+                self.advance(proposal, losses)
         assert self.report is not None
         self.report = replace(
             self.report,
             evaluations=self.evaluations - before,
             seconds=time.perf_counter() - started,
         )
+        self._watch.note(self.report, asked)
         return self.report.loss
 
     def propose(self) -> Proposal:
         """Where this step would look. Always a full solve; nothing changes yet."""
         at, state = self._state.step, self._state
-        temperature, reach = self._reach(at)
+        temperature, reach = self.settings.reach_at(at)
         rotations = self.settings.rotation.draw(
             state.previous_move, seeds.generator(self.seed, "rotation", at)
         )
@@ -217,8 +222,7 @@ class PolyStep:
                 f"{self.evaluator!r}"
             )
         with torch.no_grad():
-            explanation: Explanation = explain(self.candidates(self.propose()), objective.problem)
-        return explanation
+            return explain(self.candidates(self.propose()), objective.problem)  # type: ignore[no-any-return]
 
     def coverage(self) -> Coverage:
         """Which hypotheses of the convergence theorem this run meets; print it."""
@@ -263,12 +267,6 @@ class PolyStep:
         """Every rule with what it remembers."""
         return zip(self.settings.rules, self._state.rules, strict=True)
 
-    def _reach(self, step: int) -> tuple[float, Reach]:
-        temperature = temperature_at(self.settings.temperature, step)
-        step_radius = length_at("step_radius", self.settings.step_radius, step, temperature)
-        probe_radius = length_at("probe_radius", self.settings.probe_radius, step, temperature)
-        return temperature, Reach(step_radius, probe_radius, self.settings.num_probes)
-
     def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
         self._searched.refresh()
         seed = seeds.derive(self.seed, "forward", self._state.step)
@@ -288,7 +286,7 @@ class PolyStep:
                 continue
             found = rule.answer(memory, self.steps, partial(self._loss_here, objective))
             if found is not None:
-                reach = self._reach(self.steps)
+                reach = self.settings.reach_at(self.steps)
                 self.report = StepReport.of_answer(self.steps, *reach, found.loss, found.move)
                 self._move(found.move)
                 return True

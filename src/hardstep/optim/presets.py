@@ -12,6 +12,7 @@ from hardstep.optim.paper_presets import (
     maxsat,
     mnist,
     moe,
+    preset,
     rl,
     snn,
     staircase,
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 
+@preset
 def general(
     steps: int,
     rank: int = 8,
@@ -63,6 +65,7 @@ def general(
     )
 
 
+@preset
 def wide(steps: int, rank: int = 4) -> Settings:
     """Ours for layers of hundreds of inputs, such as MNIST's: shorter steps, fresh directions.
 
@@ -71,6 +74,7 @@ def wide(steps: int, rank: int = 4) -> Settings:
     return general(steps, rank=rank, step_radius=0.07, probe_radius=1.0, redraw=10)
 
 
+@preset
 def warm(
     steps: int,
     rank: int = 8,
@@ -97,6 +101,7 @@ def warm(
     )
 
 
+@preset
 def frugal(steps: int, share: float = 0.1, step_radius: float = 0.3) -> Settings:
     """Ours for when evaluations are what is scarce.
 
@@ -113,6 +118,7 @@ def frugal(steps: int, share: float = 0.1, step_radius: float = 0.3) -> Settings
     )
 
 
+@preset
 def sketch(
     steps: int,
     dim: int = 16,
@@ -138,6 +144,7 @@ def sketch(
     )
 
 
+@preset
 def signs(steps: int, unit: float = 1.0) -> Settings:
     """Ours for variables that are signs (true where x_i >= 0), such as MAX-SAT's, at any size.
 
@@ -160,6 +167,7 @@ def signs(steps: int, unit: float = 1.0) -> Settings:
     )
 
 
+@preset
 def theory(
     temperature: float = 0.5, step_radius: float = 2.0, probe_radius: float = 1.0, rank: int = 4
 ) -> Settings:

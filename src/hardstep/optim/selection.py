@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from hardstep._checks import suggest
 from hardstep.errors import CheckpointError, ConfigError
+from hardstep.evaluation.sandbox import claim
 from hardstep.subspaces import Layout, trainable
 
 Only = str | Tensor | Iterable[str | Tensor]
@@ -22,15 +23,17 @@ class Searched:
 
     def __init__(self, model: nn.Module | Mapping[str, Tensor], only: Only | None = None) -> None:
         self.model = model if isinstance(model, nn.Module) else None
-        self.chosen = None if only is None else choose_names(model, only)
-        self.tensors = trainable(model if self.chosen is None else _pick(model, self.chosen))
+        with claim(self.model):
+            self.chosen = None if only is None else choose_names(model, only)
+            self.tensors = trainable(model if self.chosen is None else _pick(model, self.chosen))
         self.layout = Layout(self.tensors)
 
     def refresh(self) -> None:
         """Look the model's parameters up again: the user may have put others in their place."""
         if self.model is None:
             return
-        found = _pick(self.model, self.chosen)
+        with claim(self.model):
+            found = _pick(self.model, self.chosen)
         if self._has_same_tensors(found):
             return
         now, known = Layout(found).specs if found else {}, self.layout.specs

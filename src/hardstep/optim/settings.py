@@ -1,5 +1,6 @@
 """Every choice a PolyStep run is made of, checked when it is written down."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -8,11 +9,12 @@ from typing import Any, Literal, Never
 
 import torch
 
-from hardstep._checks import check_count, check_positive, is_number, suggest
+from hardstep._checks import check_count, check_method, check_positive, is_number, show, suggest
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Haar, Jitter, Polytope, Rotation, Simplex
 from hardstep.optim.rules import Reuse, Rule
-from hardstep.schedules import Length, Radius, Schedule, TimesTemperature
+from hardstep.optim.step import Reach
+from hardstep.schedules import Length, Radius, Schedule, TimesTemperature, length_at, temperature_at
 from hardstep.solvers import RowSoftmax, Sinkhorn, Solver
 from hardstep.subspaces import RowWise, Sketch, Subspace
 
@@ -50,10 +52,10 @@ class Settings:
     nonfinite: NonFinite = "worst"
 
     def __post_init__(self) -> None:
-        _check_kind("subspace", self.subspace, "bind", "RowWise(rank=8)")
-        _check_kind("polytope", self.polytope, "vertices", "Simplex(8)")
-        _check_kind("rotation", self.rotation, "draw", "Haar()")
-        _check_kind("solver", self.solver, "solve", "RowSoftmax()")
+        check_method("subspace", self.subspace, "bind", "RowWise(rank=8)")
+        check_method("polytope", self.polytope, "vertices", "Simplex(8)")
+        check_method("rotation", self.rotation, "draw", "Haar()")
+        check_method("solver", self.solver, "solve", "RowSoftmax()")
         _check_radius("step_radius", self.step_radius)
         _check_radius("probe_radius", self.probe_radius)
         _check_positive("temperature", self.temperature)
@@ -61,10 +63,10 @@ class Settings:
         if not isinstance(self.jitter, Jitter):
             raise ConfigError(
                 f"jitter must be an object such as Jitter(probe=Mollifier(0.05)), got "
-                f"{self.jitter!r}"
+                f"{show(self.jitter)}"
             )
         if self.nonfinite not in ("worst", "raise"):
-            raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {self.nonfinite!r}")
+            raise ConfigError(f"nonfinite must be 'worst' or 'raise', got {show(self.nonfinite)}")
         self._check_rules()
         if isinstance(self.subspace, Sketch):
             self._check_sketch()
@@ -85,10 +87,12 @@ class Settings:
 
     def _check_rules(self) -> None:
         if not isinstance(self.rules, tuple | list):
-            raise ConfigError(f"rules must be a tuple such as (Momentum(0.9),), got {self.rules!r}")
+            raise ConfigError(
+                f"rules must be a tuple such as (Momentum(0.9),), got {show(self.rules)}"
+            )
         for rule in self.rules:
             if not isinstance(rule, Rule):
-                raise ConfigError(f"rules must hold rules such as Momentum(0.9), got {rule!r}")
+                raise ConfigError(f"rules must hold rules such as Momentum(0.9), got {show(rule)}")
         kinds = [type(rule).__name__ for rule in self.rules]
         if len(set(kinds)) < len(kinds):
             raise ConfigError(f"rules: each kind may appear once, got {', '.join(kinds)}")
@@ -99,6 +103,13 @@ class Settings:
                 f"{reuses[0]} cannot be combined with jitter, whose noise it would read as a "
                 "change of the loss; drop one of them"
             )
+
+    def reach_at(self, step: int) -> tuple[float, Reach]:
+        """The temperature and the lengths of a step."""
+        temperature = temperature_at(self.temperature, step)
+        step_radius = length_at("step_radius", self.step_radius, step, temperature)
+        probe_radius = length_at("probe_radius", self.probe_radius, step, temperature)
+        return temperature, Reach(step_radius, probe_radius, self.num_probes)
 
     def changed(
         self,
@@ -131,18 +142,18 @@ def _is_balanced(solver: object) -> bool:
     return isinstance(solver, Sinkhorn) or (hasattr(solver, "inner") and _is_balanced(solver.inner))
 
 
-def _check_kind(name: str, value: object, method: str, example: str) -> None:
-    if isinstance(value, type) or not callable(getattr(value, method, None)):
-        raise ConfigError(f"{name} must be an object such as {example}, got {value!r}")
-
-
 def _check_radius(name: str, radius: object) -> None:
-    if not isinstance(radius, Length | TimesTemperature):
+    if isinstance(radius, Length | TimesTemperature):
+        _check_positive(name, radius.value)
+        return
+    if not callable(radius) and not (is_number(radius) and 0 < radius < math.inf):
         raise ConfigError(
-            f"{name} needs a unit: write Length({radius!r}) for a length or "
-            f"TimesTemperature({radius!r}) for a multiple of the temperature"
+            f"{name} must be > 0 and have a unit, such as Length(0.1), got {show(radius)}"
         )
-    _check_positive(name, radius.value)
+    raise ConfigError(
+        f"{name} needs a unit: write Length({show(radius)}) for a length or "
+        f"TimesTemperature({show(radius)}) for a multiple of the temperature"
+    )
 
 
 def _check_positive(name: str, value: object) -> None:
@@ -150,7 +161,7 @@ def _check_positive(name: str, value: object) -> None:
     if callable(value):
         return
     if not is_number(value):
-        raise ConfigError(f"{name} must be a number or a schedule, got {value!r}")
+        raise ConfigError(f"{name} must be a number or a schedule, got {show(value)}")
     check_positive(name, value)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
-from hardstep._checks import abridge, is_count, is_float, is_same, is_whole
+from hardstep._checks import is_count, is_float, is_same, is_whole, show
 from hardstep.errors import CheckpointError
 from hardstep.optim.report import Statistics
 from hardstep.optim.rules import Rule, RuleState
@@ -83,7 +83,7 @@ def from_dict(
         CheckpointError: It was saved by another format, configuration or seed, or is no state.
     """
     if not is_same(saved.get("format"), FORMAT):
-        seen = abridge(saved.get("format"))
+        seen = show(saved.get("format"))
         raise CheckpointError(f"optimizer state has format {seen}, this version reads {FORMAT}")
     _check_parts(saved)
     if saved["settings"] != settings:
@@ -93,7 +93,7 @@ def from_dict(
             "optimizer with the saved ones"
         )
     if saved["seed"] != seed:
-        known = abridge(saved["seed"])
+        known = show(saved["seed"])
         raise CheckpointError(
             f"optimizer state was saved with seed {known}, this one has {seed}; build it with "
             f"seed={known}"
@@ -166,7 +166,7 @@ def _check_parts(saved: Mapping[str, Any]) -> None:
             raise CheckpointError(f"optimizer state has no {name!r}; load what state_dict() gave")
         if not is_one(saved[name]):
             raise CheckpointError(
-                f"optimizer state: {name!r} must be {words}, got {abridge(saved[name])}; load what "
+                f"optimizer state: {name!r} must be {words}, got {show(saved[name])}; load what "
                 "state_dict() gave"
             )
 
@@ -220,7 +220,7 @@ def _describe(value: object) -> str:
     if value is None:
         return "absent"
     if not is_dense(value) or value.is_complex():
-        return abridge(value)
+        return show(value)
     kind = "numbers" if value.is_floating_point() else "whole numbers"
     return f"a tensor {tuple(value.shape)} of {kind}"
 

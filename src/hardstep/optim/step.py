@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hardstep import seeds
+from hardstep._checks import check_real
 from hardstep.errors import ConfigError, ObjectiveError
 from hardstep.evaluation import Candidates, Objective
 from hardstep.geometry import Jitter, probe_fractions
@@ -122,6 +123,7 @@ def evaluate(
         shape = tuple(found.shape) if isinstance(found, Tensor) else repr(found)[:80]
         if shape != (len(asked),):
             raise ObjectiveError(f"objective must return {len(asked)} losses, got {shape}")
+        check_real("objective must return", found)
         losses[proposal.rows] = found.double().cpu().reshape(-1, *losses.shape[1:])
     return losses
 

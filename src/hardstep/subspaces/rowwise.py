@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hardstep import seeds
-from hardstep._checks import check_count
+from hardstep._checks import check_count, check_share
 from hardstep.errors import ConfigError
 from hardstep.subspaces.base import (
     BlockMap,
@@ -62,8 +62,7 @@ class RowWise:
             check_count("RowWise: rank", self.rank)
         if self.redraw is not None:
             check_count("RowWise: redraw, unless None,", self.redraw)
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"RowWise: share must be in (0, 1], got {self.share}")
+        check_share("RowWise: share", self.share)
         if self.share < 1 and self.redraw is None:
             raise ConfigError(
                 f"RowWise: with share={self.share} the other units would never train; give redraw, "

@@ -17,6 +17,7 @@ from hardstep import nn as hard
 from hardstep.data import DataSet, Split
 from hardstep.errors import ConfigError
 from hardstep.evaluation import call_model, isolate
+from hardstep.evaluation.sandbox import keep
 from hardstep.tasks.files import file_of, is_address, translate_errors
 from hardstep.tasks.task import Task
 from hardstep.training import ACCURACY
@@ -42,7 +43,9 @@ def try_model(task: Task, dataset: DataSet, model: nn.Module) -> None:
     if not is_address(task.name):
         return
     _check_sizes(task, model)
-    with _same_generators(), torch.no_grad(), _same_buffers(model), isolate(model) as restore:
+    # A pass in training mode adds to running statistics, which are buffers.
+    tensors = [*model.parameters(), *model.buffers()]
+    with _same_generators(), torch.no_grad(), keep(tensors), isolate(model) as restore:
         batch = _select(dataset.train, task.batch_size)
         _check_metric(task, batch.labels)
         _check_number(
@@ -65,17 +68,6 @@ def _same_generators() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
-
-
-@contextmanager
-def _same_buffers(model: nn.Module) -> Iterator[None]:
-    """Take back what a pass in training mode adds to running statistics (BatchNorm)."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, value in kept:
-            buffer.copy_(value)
 
 
 def _check_sizes(task: Task, model: nn.Module) -> None:

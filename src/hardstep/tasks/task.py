@@ -1,6 +1,5 @@
 """A task: everything needed to train one kind of model on one data set, and to score it."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hardstep._checks import check_count
+from hardstep._checks import check_count, check_factory, list_arguments
 from hardstep.data import Batches, DataSet, Split
 from hardstep.errors import ConfigError
 from hardstep.optim import Settings
@@ -91,30 +90,14 @@ def _check_function(task: str, field: str, value: Any) -> None:
     kind = type(value).__name__
     if not callable(value):
         raise ConfigError(f"Task {task}: {field} must be a function, got {kind}")
-    if not CALLS[field] and isinstance(value, nn.Module):
-        raise ConfigError(
-            f"Task {task}: {field} must be a function that returns a new module, got a module "
-            f"({kind}); put lambda: before it, or give its class"
-        )
-    names = _list_arguments(value, len(CALLS[field]))
+    if not CALLS[field]:
+        check_factory(f"Task {task}: {field}", value)
+    names = list_arguments(value, len(CALLS[field]))
     if names is not None:
         raise ConfigError(
             f"Task {task}: {field} is called as {field}({', '.join(CALLS[field])}), got a function "
             f"of ({', '.join(names)})"
         )
-
-
-def _list_arguments(function: Callable[..., Any], num: int) -> list[str] | None:
-    """Its arguments, if it cannot be called with so many; None if it can, or does not say."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # written in C
-        return None
-    try:
-        signature.bind(*range(num))
-    except TypeError:
-        return list(signature.parameters)
-    return None
 
 
 def _check_metric(task: str, value: Any) -> None:

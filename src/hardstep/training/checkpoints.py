@@ -13,7 +13,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from hardstep._checks import abridge, is_same
+from hardstep._checks import is_same, show
 from hardstep._files import write_atomically
 from hardstep._seals import is_archive, seal_archive, verify_archive
 from hardstep.errors import CheckpointError, DataError
@@ -147,7 +147,7 @@ def check_stream(now: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     for name, value in now.items():
         if not is_same(saved.get(name, value), value):
             raise CheckpointError(
-                f"fit: train has {name} {value}, that of the saved run had {abridge(saved[name])}; "
+                f"fit: train has {name} {value}, that of the saved run had {show(saved[name])}; "
                 "resume with the same batches, or start a new run with another checkpoint"
             )
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hardstep._checks import abridge, is_count, is_float
+from hardstep._checks import is_count, is_float, show
 from hardstep.optim.state import is_dense
 
 
@@ -66,7 +66,7 @@ def find_fault(content: Mapping[str, Any]) -> str:
             if part.is_needed:
                 return f"it has no {name!r}"
         elif not part.is_one(content[name]):
-            return f"its {name!r} must be {part.words}, got {abridge(content[name])}"
+            return f"its {name!r} must be {part.words}, got {show(content[name])}"
     if (content["best"] is None) != (not content["best_weights"]):
         given, lacking = ("best", "best_weights") if content["best"] else ("best_weights", "best")
         return f"it has {given!r}, but nothing in {lacking!r}"

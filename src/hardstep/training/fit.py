@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from hardstep._checks import check_count, is_number
+from hardstep._checks import check_count, is_number, show
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.evaluation import LossFunction, check_loss_fn
 from hardstep.optim import PolyStep, presets
@@ -113,6 +113,8 @@ def fit(
         CheckpointError: The checkpoint belongs to another run, or cannot be saved.
     """
     limits = _Limits(epochs, steps, seconds)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"fit: model must be a module, got {show(model)}; see fit(model, train)")
     check_batches("train", train)
     check_loss_fn(loss_fn)
     validation = valid if isinstance(valid, Validation) or valid is None else Validation(valid)

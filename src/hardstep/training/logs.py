@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hardstep._checks import abridge, is_count, is_float
+from hardstep._checks import is_count, is_float, show
 from hardstep._seals import take_checksum
 from hardstep.errors import DataError
 
@@ -51,13 +51,13 @@ def _parse(line: bytes) -> tuple[str, Any, str]:
 
 def _find_fault(row: Any) -> str:
     if not isinstance(row, dict):
-        return f"a line of a log is an object, this is {abridge(row)}"
+        return f"a line of a log is an object, this is {show(row)}"
     if not is_count(row.get("step")):
-        return f"its step must be a whole number >= 0, got {abridge(row.get('step'))}"
+        return f"its step must be a whole number >= 0, got {show(row.get('step'))}"
     if row.get("event") not in NUMBERS:
-        return f"its event must be {' or '.join(NUMBERS)}, got {abridge(row.get('event'))}"
+        return f"its event must be {' or '.join(NUMBERS)}, got {show(row.get('event'))}"
     name = NUMBERS[row["event"]]
     value = row.get(name)
     if value is not None and not is_float(value):
-        return f"its {name} must be a number or null, got {abridge(value)}"
+        return f"its {name} must be a number or null, got {show(value)}"
     return ""

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from hardstep.errors import CheckpointError, DataError, ObjectiveError
 from hardstep.evaluation import LossFunction, call_model, isolate
 from hardstep.evaluation.objectives import as_number
-from hardstep.optim import Coverage, StepReport
+from hardstep.evaluation.sandbox import keep
+from hardstep.optim import Coverage, PolyStep, StepReport
 from hardstep.training.batches import check_target, split_batch
 from hardstep.training.checkpoints import check_stream, check_weights, name_way_out
 
@@ -213,10 +214,17 @@ class Run:
         Raises:
             ObjectiveError: No step so far had a finite loss, and there have been enough.
         """
+        optimizer = self.optimizer
         if math.isfinite(report.loss):
             self.has_finite_loss = True
-            if self.step == 1 and report.dead_share == 1.0:
-                self.say(_describe_dead_start(report))
+            # PolyStep watches its steps itself.
+            if self.step == 1 and report.dead_share == 1 and not isinstance(optimizer, PolyStep):
+                self.say(
+                    f"Dead start: every probe of the first step returned the same loss "
+                    f"({report.loss:.4g}), so nothing can move. Enlarge the radius "
+                    f"({report.probe_radius:g}); if no unit of the network fires, "
+                    "hardstep.nn.wake(model, inputs) scales its layers."
+                )
             return
         self.nonfinite_steps += 1
         if self.nonfinite_steps == 1:
@@ -286,15 +294,6 @@ class Run:
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
 
 
-def _describe_dead_start(report: StepReport) -> str:
-    return (
-        f"Dead start: every probe of the first step returned the same loss "
-        f"({report.loss:.4g}), so nothing can move. The probes (radius "
-        f"{report.probe_radius:g}) do not reach a change, or the network is silent "
-        "(no unit fires): enlarge probe_radius, or scale up the initial weights."
-    )
-
-
 def _as_list(score: Score) -> list[float]:
     return list(astuple(score))
 
@@ -312,7 +311,7 @@ def mean_score(model: nn.Module, batches: Iterable[Any], function: Callable[...,
         DataError: There is no batch.
     """
     total, count = 0.0, 0
-    with isolate(model):
+    with isolate(model), keep(model.parameters()):
         model.eval()
         for batch in batches:
             inputs, target = split_batch(batch)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from hardstep._torch import one_hot, undispatched, unseen
-from hardstep.evaluation.memory import DispatchMode
+from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 
@@ -110,6 +110,7 @@ def record(
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
     recorder.sources = set(sources.values())
+    recorder.fixed = {_storage(own) for own in problem.model.parameters() if own.numel()}
     with isolate(problem.model):
         with _NoExits(recorder), recorder:
             reseed(seed)
@@ -147,6 +148,7 @@ class _Recorder(DispatchMode):
         self.kept: list[Tensor] = []  # keeps ids from being reused
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
         self.sources: set[int] = set()
+        self.fixed: set[int] = set()  # storages of parameters, those that are not searched included
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
         self.own: set[int] = set()  # storages made during the pass
@@ -198,7 +200,7 @@ class _Recorder(DispatchMode):
         refs = tuple(self._ref(argument, found) for argument in args)
         ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
         inputs = tuple(found)
-        written = _written(func, args, kwargs)
+        written = find_written(func, args, kwargs)
         for tensor in written:
             self._before_write(tensor)
         # A loop over time computes the same things again and again; they are one value.
@@ -242,10 +244,12 @@ class _Recorder(DispatchMode):
         storage = _storage(tensor)
         if storage not in self.own:
             self.written.add(storage)
-        for owner in {id(t): t for t in self.owners[storage]}.values():
+        owners = {id(t): t for t in self.owners[storage]}.values()
+        sources = any(self.numbers[id(owner)] in self.sources for owner in owners)
+        if sources or storage in self.fixed:
+            raise Refused("the forward pass writes into a parameter")
+        for owner in owners:
             index = self.numbers[id(owner)]
-            if index in self.sources:
-                raise Refused("the forward pass writes into a parameter")
             if index != _STALE:
                 self.values[index] = owner.clone()
                 self._keep(self.values[index])
@@ -268,21 +272,6 @@ def _form(value: Any) -> Any:
 def _storage(tensor: Tensor) -> int:
     with unseen():
         return tensor.untyped_storage().data_ptr()
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """Tensor arguments that an operation writes to."""
-    if not func._schema.is_mutable:
-        return []
-    named = zip(func._schema.arguments, args, strict=False)
-    pairs = [*named, *((a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs)]
-    return [
-        value
-        for argument, value in pairs
-        if argument.alias_info is not None
-        and argument.alias_info.is_write
-        and isinstance(value, Tensor)
-    ]
 
 
 def _functional(func: Any) -> Any:
