@@ -2,10 +2,11 @@
 
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Shape, plain_order, planes_of_channels, window_order
-from hardstep.evaluation.events.maps import find_sides
+from hardstep.evaluation.events.maps import Geometry, count, find_sides, find_taps
 from hardstep.evaluation.events.planner import Planner, Value
 from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
@@ -35,12 +36,25 @@ def _enter(planner: Planner, node: Node, out: Tensor) -> None:
     order, length = _find_order(planner, node.outputs[0], tuple(out.shape[2:]))
     layout = planes_of_channels(tuple(out.shape[1:]), order, length)
     slot = planner.new_slot(node.outputs[0], layout, 0)
-    number = len(planner.program.entries)
-    planner.program.entries.append(Entry(node, slot, order, length))
+    number, kernel = len(planner.program.entries), planner.base(node.args[1].index)
+    taps = _find_taps(node, kernel, planner.base(node.args[0].index), out, order, length)
+    planner.program.entries.append(Entry(node, slot, order, length, taps))
     words: list[Word] = [*slot_words(slot), PerTile(("column", number)), PerTile(("units",))]
-    words += [planner.program.examples, length]
+    words += [PerTile(("number",)), length]
     planner.stage("enter", partial(write_enter, kind=slot.kind), words, 0, [slot])
     planner.values[node.outputs[0]] = Value(slot, layout)
+
+
+def _find_taps(
+    node: Node, kernel: Tensor, pictures: Tensor, out: Tensor, order: Tensor, length: int
+) -> Tensor:
+    """The pixel that each tap of a filter reads for each place of a line."""
+    stride, padding, dilation = map(tuple, node.args[3:6])
+    pixels, sides = tuple(pictures.shape[2:]), tuple(kernel.shape[2:])
+    found = find_taps(pixels, tuple(out.shape[2:]), Geometry(sides, stride, padding, dilation))
+    taps = torch.full((count(sides), length), count(pixels))
+    taps[found.tap, order.flatten()[found.target]] = found.source
+    return taps
 
 
 def _find_order(planner: Planner, index: int, pixels: Shape) -> tuple[Tensor, int]:

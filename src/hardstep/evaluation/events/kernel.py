@@ -1,149 +1,21 @@
 """A program as machine code, with the numbers of a step, run tile by tile."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events.program import (
-    Entry,
-    Fixed,
-    PerTile,
-    Program,
-    Room,
-    Stride,
-    Table,
-    Word,
-)
+from hardstep.evaluation.events.code import Code
+from hardstep.evaluation.events.program import Fixed, PerTile, Program, Room, Stride, Word
+from hardstep.evaluation.events.responses import add_channels, spread_vectors
+from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_vectors import BYTES
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
-from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Node, Record, Refused
 
-ALIGN = 64
 LANES = 16  # of a plain forward pass, in single precision
-
-
-@dataclass(frozen=True)
-class Code:
-    """The text of a kernel, and where things are in its scratch memory."""
-
-    text: str
-    scratch: int
-    rooms: Mapping[tuple[str, object], int]
-
-
-def write_code(program: Program) -> Code:
-    """The whole module: a function per kind of stage, and the loops that call them."""
-    names: dict[tuple[object, ...], str] = {}
-    functions: list[str] = []
-    declarations: set[str] = set()
-    for stage in program.stages:
-        if stage.key in names:
-            continue
-        names[stage.key] = f"f{len(names)}"
-        parts = stage.text(names[stage.key]).split("\0")
-        functions.append(parts[0])
-        declarations.update(part.strip() for part in parts[1:])
-    rooms, zeroed, total = _place_rooms(program)
-    calls, word = [], 0
-    for stage in program.stages:
-        calls.append(f"  %a{word} = getelementptr i64, ptr %args, i64 {word}")
-        calls.append(f"  call void @{names[stage.key]}(ptr %a{word}, ptr %scratch, i64 %c, i64 %b)")
-        word += len(stage.words)
-    attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
-    attributes += '"min-legal-vector-width"="512" }'
-    text = "\n".join(
-        [
-            *functions,
-            "define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, "
-            "ptr %scratch) #0 {",
-            "entry:",
-            "  %args = load ptr, ptr %tables",
-            "  %second = getelementptr ptr, ptr %tables, i64 1",
-            "  %work = load ptr, ptr %second",
-            f"  call void @llvm.memset.p0.i64(ptr %scratch, i8 0, i64 {zeroed}, i1 false)",
-            "  br label %candidates",
-            "candidates:",
-            "  %c = phi i64 [ %first, %entry ], [ %c_next, %candidate_end ]",
-            "  store i64 0, ptr %scratch",
-            "  br label %examples",
-            "examples:",
-            "  %b = phi i64 [ 0, %candidates ], [ %b_next, %examples ]",
-            *calls,
-            "  %b_next = add i64 %b, 1",
-            "  %b_done = icmp sge i64 %b_next, %rows",
-            "  br i1 %b_done, label %candidate_end, label %examples",
-            "candidate_end:",
-            "  %done = load i64, ptr %scratch",
-            "  %work_at = getelementptr i64, ptr %work, i64 %c",
-            "  store i64 %done, ptr %work_at",
-            "  %c_next = add i64 %c, 1",
-            "  %c_done = icmp sge i64 %c_next, %last",
-            "  br i1 %c_done, label %end, label %candidates",
-            "end:",
-            "  ret void",
-            "}",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-            *sorted(declarations),
-            attributes,
-            "",
-        ]
-    )
-    return Code(text, total, rooms)
-
-
-def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, int]:
-    """Offsets in scratch memory; what must start as zero comes first."""
-    rooms: dict[tuple[str, object], int] = {}
-    sizes: dict[tuple[str, object], int] = {}
-    for slot in program.slots:
-        vectors = slot.size // program.lanes
-        sizes["touched", slot] = vectors
-        sizes["count", slot] = 8
-        sizes["new", slot] = slot.size * BYTES[slot.kind]
-        sizes["list", slot] = 4 * vectors
-    for stage in program.stages:
-        for word in stage.words:
-            if isinstance(word, Room) and (word.part, word.owner) not in sizes:
-                needed = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
-                sizes[word.part, word.owner] = needed[word.part]
-    place = ALIGN  # the first word counts operations
-    for zero in (True, False):
-        for key, size in sizes.items():
-            if (key[0] in ("touched", "count", "mark")) == zero:
-                rooms[key] = place
-                place += -(-size // ALIGN) * ALIGN
-        if zero:
-            zeroed = place
-    return rooms, zeroed, place
-
-
-class Tables:
-    """Tables that a step makes of recorded values, shared by its blocks."""
-
-    def __init__(self, written: Record) -> None:
-        self.written = written
-        self.made: dict[object, Tensor] = {}
-
-    def get(self, table: Table) -> Tensor:
-        """A table; made when it is first asked for."""
-        if table.key not in self.made:
-            self.made[table.key] = table.make(self.written.values.__getitem__).contiguous()
-        return self.made[table.key]
-
-
-    def is_finite(self, table: Table) -> bool:
-        """Whether its numbers are finite, all of them (or so large that their sum is not)."""
-        key = ("finite", table.key)
-        if key not in self.made:
-            self.made[key] = self.get(table).sum()
-        return bool(self.made[key].isfinite())
 
 
 class Found(NamedTuple):
@@ -183,9 +55,11 @@ class EventKernel:
 
     def _check_finite(self) -> None:
         """What is added to infinity is lost, and a candidate may well be finite there."""
-        for stage in self.program.stages:
-            if stage.adds and not all(self.tables.is_finite(slot.base) for slot in stage.slots):
-                raise Refused("the forward pass has values that are not finite")
+        adding = [stage for stage in self.program.stages if stage.adds]
+        added = [slot.base for stage in adding for slot in stage.slots]
+        added += [entry.pictures for entry in self.program.entries]
+        if not all(map(self.tables.is_finite, added)):
+            raise Refused("the forward pass has values that are not finite")
 
     @property
     def bytes_per_candidate(self) -> int:
@@ -199,7 +73,8 @@ class EventKernel:
     def run(self, candidates: Candidates, tile: Span) -> Found:
         """Evaluate a tile up to the cuts."""
         num, program = tile.end - tile.start, self.program
-        made = self._enter(candidates, tile)
+        enter = spread_vectors if program.spreads else add_channels
+        made = enter(program, candidates, tile, self.tables)
         for number, (index, (slot, _)) in enumerate(program.cuts.items()):
             like = self.base(index)
             made["out", number] = like.new_empty(num * program.examples, slot.size)
@@ -247,38 +122,3 @@ class EventKernel:
             return table.stride(0) * table.element_size() if len(table) > 1 else 0
         values = word.values if isinstance(word, Fixed) else self.tables.get(word)
         return values.data_ptr()
-
-    # -- what enters ----------------------------------------------------------------------------
-
-    def _enter(self, candidates: Candidates, tile: Span) -> dict[tuple[object, ...], Tensor]:
-        sources = self.tables.written.sources
-        made: dict[tuple[object, ...], Tensor] = {}
-        if self.program.spreads:
-            changed = candidates.changed(tile)
-            vectors = {sources[name]: value for name, value in changed.items()}
-            for number, spread in enumerate(self.program.spreads):
-                lines = spread.make(lambda index: vectors.get(index, self.base(index)))
-                lines = lines.expand(tile.end - tile.start, -1)
-                made["spread", number] = fill(lines, (0, spread.row - lines.shape[1])).contiguous()
-            return made
-        local = candidates.local(tile)
-        assert local is not None
-        env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
-        for node in self.program.before:
-            change = column_rule(node, env, self.base)
-            assert change is not None
-            env[node.outputs[0]] = change
-        for number, entry in enumerate(self.program.entries):
-            column = column_rule(entry.node, env, self.base)
-            assert column is not None
-            made["column", number] = _line_up(column.slices, entry)
-            made[("units",)] = column.unit.contiguous()
-        return made
-
-
-def _line_up(slices: Tensor, entry: Entry) -> Tensor:
-    """New channels (n, examples, *pixels) as lines in the order of the slot."""
-    flat = slices.flatten(2)
-    lines = flat.new_zeros(*flat.shape[:2], entry.length)
-    lines[:, :, entry.order.flatten()] = flat
-    return lines

@@ -86,17 +86,24 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("spread", "depthwise", "scatter")
+        return self.key[0] in ("enter", "spread", "depthwise", "scatter")
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A convolution with a changed filter: where the new channel is written down."""
+    """A convolution with a changed filter: how the channel's new numbers are found."""
 
     node: Any
     slot: Slot
-    order: Tensor  # places of pixels in a line
+    order: Tensor  # places of pixels in a line of the slot
     length: int  # of a line
+    taps: Tensor  # (taps, length): the pixel that each tap reads for a place; beyond all if none
+
+    @property
+    def pictures(self) -> Table:
+        """What the filter reads."""
+        index = self.node.args[0].index
+        return Table(("value", index), lambda values: values(index))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,17 +13,21 @@ from hardstep.evaluation.fused.emit_vectors import ELEMENT, Value
 
 
 def write_enter(w: Writer, kind: str) -> None:
-    """New values of one channel: a line of a table (candidates · examples, length)."""
+    """What is added to one channel: a line of a table (examples, candidates, length)."""
     slot = w.slot(kind)
-    table, units, examples, length = w.pointer(), w.pointer(), w.word(), w.word()
-    unit = w.read("i64", units, "%c")
-    pair = w.let(f"add i64 {w.let(f'mul i64 %c, {examples}')}, %b")
+    table, units, stride, length = w.pointer(), w.pointer(), w.pointer(), w.word()
+    unit, num = w.read("i64", units, "%c"), w.read("i64", stride, "0")
+    pair = w.let(f"add i64 {w.let(f'mul i64 %b, {num}')}, %c")
     line = w.offset(kind, table, w.let(f"mul i64 {pair}, {length}"))
     vectors = w.let(f"udiv i64 {length}, {w.lanes}")
     first = w.let(f"mul i64 {unit}, {vectors}")
     with w.loop("0", vectors) as number:
-        new = w.load_vector(kind, line, number)
-        w.keep_if_new(slot, w.let(f"add i64 {first}, {number}"), new)
+        vector = w.let(f"add i64 {first}, {number}")
+        old = w.load_vector(kind, slot.base, vector)
+        new = w.binary("fadd", kind, old, w.load_vector(kind, line, number))
+        with w.when(w.any(w.differs(kind, new, old))):
+            w.store_vector(kind, new, slot.new, vector)
+            w.touch(slot, vector)
 
 
 def write_enter_vector(w: Writer, kind: str) -> None:

@@ -165,11 +165,11 @@ def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
         moved_bias = columns.get(bias.index)
         entries = moved_bias.slices if moved_bias else base(bias.index)[changed.unit]
     own = changed.unit // (base(weight.index).shape[0] // groups)
-    slices = _convolve_in_groups(node, base(source.index), changed.slices, entries, own)
+    slices = convolve_in_groups(node, base(source.index), changed.slices, entries, own)
     return Column(1, changed.unit, slices.movedim(1, 0))
 
 
-def _convolve_in_groups(
+def convolve_in_groups(
     node: Node, pictures: Tensor, filters: Tensor, entries: Tensor | None, own: Tensor
 ) -> Tensor:
     """Each filter over the channels of its group, `own`; (examples, filters, *pixels)."""
