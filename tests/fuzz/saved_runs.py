@@ -84,6 +84,8 @@ class SavedByFit(Target):
             return refuse(error, case.content.decode("latin-1"))
         if case.exact and not all(torch.equal(weights[n], v) for n, v in self.weights.items()):
             raise Fault("a damaged checkpoint gives other weights", "training/checkpoints.py")
+        # A run that has taken no step, says its checkpoint, keeps the log it finds under that name.
+        LOG.with_suffix(".1.jsonl").unlink(missing_ok=True)
         return ACCEPTED
 
 

@@ -255,3 +255,11 @@ def test_settings_with_schedules_of_any_kind_have_a_text_that_other_processes_sh
         assert text == describe(Settings(temperature=make()))
         assert text != describe(Settings(temperature=other))
         assert " at 0x" not in text
+
+
+def test_settings_of_any_length_are_shown_by_their_ends():
+    opt = tiny(Net())
+    saved = opt.state_dict() | {"settings": "x" * 100_000}
+    with pytest.raises(CheckpointError, match="saved with other settings") as refusal:
+        opt.load_state_dict(saved)
+    assert len(str(refusal.value)) < 2000

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hardstep._checks import is_count, is_float, is_same, is_whole, show
+from hardstep._text import to_sentence
 from hardstep.errors import CheckpointError
 from hardstep.optim.report import Statistics
 from hardstep.optim.rules import Rule, RuleState
@@ -87,7 +88,7 @@ def from_dict(
         raise CheckpointError(f"optimizer state has format {seen}, this version reads {FORMAT}")
     _check_parts(saved)
     if saved["settings"] != settings:
-        found = "; ".join(list_differences(str(saved["settings"]), settings))
+        found = to_sentence("; ".join(list_differences(str(saved["settings"]), settings)))
         raise CheckpointError(
             f"optimizer state was saved with other settings (saved → now: {found}); build the "
             "optimizer with the saved ones"
