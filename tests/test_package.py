@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors"},
-    {"_checks", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
+    {"_checks", "_durations", "_files", "_linalg", "_pages", "_torch", "schedules", "seeds"},
     {"_cache"},
     {"geometry", "solvers", "subspaces"},
     {"evaluation"},

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hardstep._torch import tree_leaves
 from hardstep.errors import ConfigError, HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
+from hardstep.evaluation.explain import Cost, Describe, Explanation, TierReport, measure_step
 from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
@@ -74,7 +74,7 @@ class Batched:
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
-                refused = _first_line(reason)
+                refused = _first_sentence(reason)
             else:
                 self.note = BATCHED
                 return losses
@@ -96,17 +96,15 @@ class Batched:
             return OneByOne().describe(candidates, problem, span, reasons)
         return TierReport(BATCHED, reason, self._tile_size(candidates, problem, span), Cost())
 
-    def report(
-        self, candidates: Candidates, problem: Problem, reason: str, span: Span
-    ) -> TierReport:
-        """Evaluate some candidates of a block and describe how it was done."""
+    def run(self, candidates: Candidates, problem: Problem, reason: str, span: Span) -> Describe:
+        """Evaluate some candidates of a block; what is returned describes how it was done."""
         self.losses(candidates, problem, [span])
-        return self.describe(candidates, problem, span, reason)
+        return partial(self.describe, candidates, problem, span, reason)
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
-        report = partial(self.report, candidates, problem, "")
-        return measure_step(candidates, problem, lambda: report)
+        run = partial(self.run, candidates, problem, "")
+        return measure_step(candidates, problem, lambda: run)
 
     def _run_tiles(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
@@ -201,6 +199,7 @@ def _measure(candidates: Candidates, problem: Problem) -> _Size:
     return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:200]
+def _first_sentence(error: BaseException) -> str:
+    """What happened; torch goes on about issues to file."""
+    first = f"{str(error).strip()}\n".splitlines()[0].partition(". ")[0]
+    return f"{type(error).__name__}: {first}"[:200]

@@ -17,8 +17,7 @@ was shared among tiers; `explain` adds what each block costs. The clock decides 
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
 from functools import partial
 
 import torch
@@ -37,7 +36,13 @@ from hardstep.evaluation.blocks import (
     Tier,
 )
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explain import Explanation, TierReport, measure_step
+from hardstep.evaluation.explain import (
+    Describe,
+    Evaluate,
+    Explanation,
+    TierReport,
+    measure_step,
+)
 from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
@@ -68,7 +73,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
-        self._spent: Counter[str] = Counter()  # seconds of the last step, by tier
+        self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
 
     def __repr__(self) -> str:
@@ -95,10 +100,11 @@ class Incremental:
     def _share_time(self, unit: str = "") -> str:
         """The tiers of the last step, slowest first, with their shares of its time."""
         total = sum(self._spent.values()) or 1.0
-        shares = [(tier, round(100 * spent / total)) for tier, spent in self._spent.most_common()]
-        shown = [(tier, share) for tier, share in shares if share]
+        slowest = sorted(self._spent, key=lambda tier: -self._spent[tier])
+        shares = {tier: round(100 * self._spent[tier] / total) for tier in slowest}
+        shown = [(tier, share) for tier, share in shares.items() if share]
         if len(shown) < 2:
-            return shares[0][0] if shares else ""
+            return next(iter(slowest), "")
         first, *others = (f"{tier} {share} %" for tier, share in shown)
         return ", ".join([first + unit, *others])
 
@@ -195,14 +201,19 @@ class Incremental:
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
 
-        def begin() -> Callable[[Span], TierReport]:
+        def begin() -> Evaluate:
             step = self._begin(candidates, problem)
             if isinstance(step, str):
-                return partial(self.fallback.report, candidates, problem, step)
-            return partial(self._report, step)
+                return partial(self.fallback.run, candidates, problem, step)
+            return partial(self._run, step)
 
         return measure_step(candidates, problem, begin)
 
-    def _report(self, step: Step, span: Span) -> TierReport:
+    def _run(self, step: Step, span: Span) -> Describe:
+        """Evaluate some candidates of a block; what is returned describes how it was done."""
         _, tier, reason = self._evaluate(step, span)
-        return tier.describe(step, span, reason)
+
+        def describe() -> TierReport:
+            return tier.describe(step, span, reason)._replace(record=step.record)
+
+        return describe
