@@ -1,7 +1,8 @@
 """What to try where the code of a model or a loss keeps a block from a faster tier.
 
-One entry per idiom, found by the reason that a tier gave, and removed when the tiers cover it.
-docs/lab/evaluation.md has what each of them costs.
+One entry per idiom, found by the reason that a tier gave, and removed when the tiers cover it. What
+an entry advises was measured to pay: the comments say how much of a step's processor time, on two
+linear layers (784–128–10 or 64–48–10, batch 64) with one direction per row.
 """
 
 import re
@@ -62,41 +63,41 @@ def _selects_one_of_one(place: _Place) -> bool:
 
 
 IDIOMS = (
-    Idiom(
+    Idiom(  # 29 to 63 times a buffer; 5 to 7 on the small network
         rf"^({REDUCTIONS}) of a parameter",
         "compute the scale outside forward, as a buffer",
         _reduces_a_weight,
     ),
-    Idiom(
+    Idiom(  # 5 times, 2 on the small network
         r"^select\b",
         "drop an axis of size 1 with squeeze(1), not with [:, 0]",
         _selects_one_of_one,
     ),
-    Idiom(
+    Idiom(  # 6 times per probe; for LSTM and GRU it does not pay
         r"aten::(rnn_tanh|rnn_relu)\b",
         "write the loop over time yourself, with nn.RNNCell",
     ),
-    Idiom(
+    Idiom(  # 11 to 13 times, small
         r"leaves torch through|Cannot access data pointer",
         "stay in torch: no .numpy(), no .tolist()",
     ),
-    Idiom(
+    Idiom(  # 14 times, small
         r"reads the values of tensors by",
         "put tensors together with torch.stack, not with torch.tensor",
     ),
-    Idiom(
+    Idiom(  # 13 to 15 times, small
         r"^the shape of what|dynamic shape",
         "use torch.where or masked_fill, not nonzero or a mask as an index",
     ),
-    Idiom(
+    Idiom(  # 7 times, small
         r"after writing to a view of it(?!.*aten::(gru|lstm))",  # they do it inside
         "where the code writes into a part of a tensor (h[:, 0] = 0), multiply by a mask",
     ),
-    Idiom(
+    Idiom(  # 3 times, small
         r"rounding_mode floor|^floor_divide",
         "use (a / b).floor()",
     ),
-    Idiom(
+    Idiom(  # 10 to 12 times, small
         r"reaches Python through (?!mkldnn)|calling \.item\(\)|data-dependent control flow",
         "keep the value a tensor: no .item(), no float(), and torch.where instead of if",
     ),
