@@ -43,7 +43,8 @@ def main() -> None:
     print(f"{fast} of {count} models wholly on a fast path ({fast / count:.0%})")
     print(
         f"of {sum(notes.values())} blocks of parameters {notes['fused']} were fused, "
-        f"{notes['incremental']} followed operation by operation, {notes['fallback']} fell back"
+        f"{notes['events']} followed by events, {notes['incremental']} incremental, "
+        f"{notes['fallback']} fell back"
     )
     for name, times in sorted(parts.items()):
         print(f"{times:5d}  {name}")
