@@ -16,7 +16,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.batched import Batched
+from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events import (
     Code,
@@ -48,8 +48,7 @@ from hardstep.evaluation.trace.slice import Slice
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
-FUSED, EVENTS, INCREMENTAL = "fused", "events", "incremental"
-BATCHED, ONE_BY_ONE = "batched", "one by one"
+FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
 PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
@@ -116,6 +115,11 @@ class Tier(ABC):
     reads_record = True  # so that its losses have to be verified
     distrusted: tuple[str, ...] = ()  # tiers that are not used for a block this one gets wrong
 
+    @property
+    def taken(self) -> str:
+        """The tier that found the last losses; this one, unless it has a fallback of its own."""
+        return self.name
+
     @abstractmethod
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """The losses of a span, or why this tier does not find them: nothing, if it is not for it.
@@ -174,7 +178,7 @@ class Fused(Tier):
         kernel = Kernel(planned, step.tables)
         tile = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         cost = Cost(count_operations(planned.program), count_bytes(planned.program))
-        return TierReport(f"fused, {planned.reach}", "", tile, cost)
+        return TierReport(FUSED, "", tile, cost)
 
 
 @dataclass(frozen=True)
@@ -243,13 +247,17 @@ class Events(Tier):
         return self._run(step, kernel, walk, tile)[0]
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
-        """See `Tier.describe`; operations are those that the events took."""
+        """See `Tier.describe`; operations are those that the events took.
+
+        There is no kernel of the other kind for convolutions, so no model could be faster.
+        """
+        del reason
         kernel = self._kernel(step, span, step.slice(span).nodes)
         first, _ = self._split(step, span)
         work = self._run(step, kernel, Walk(step.slice(span)), first)[1]
         operations = work * kernel.program.lanes
         cost = Cost(2 * operations, 8 * operations)
-        return TierReport(EVENTS, reason, self._tile_size(step, kernel), cost)
+        return TierReport(EVENTS, "", self._tile_size(step, kernel), cost)
 
 
 @dataclass(frozen=True)
@@ -281,7 +289,7 @@ class Carried(Tier):
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
         tile = self._tile_size(step, Walk(step.slice(span)), span)
-        return TierReport("operation by operation", reason, tile, Cost())
+        return TierReport(INCREMENTAL, reason, tile, Cost())
 
 
 @dataclass(frozen=True)
@@ -291,6 +299,11 @@ class Plain(Tier):
     name: str
     evaluator: Batched | OneByOne
     reads_record = False
+
+    @property
+    def taken(self) -> str:
+        """See `Tier.taken`."""
+        return self.evaluator.path
 
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""

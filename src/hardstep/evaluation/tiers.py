@@ -3,18 +3,21 @@
 Per step: record one base forward pass. Per block of parameters, the first of these that applies:
 
     fused        the slice of the record that the block reaches, compiled into one kernel
+    events       the same, following single numbers that differ, through convolutions and time
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
 
 A tier that does not evaluate a block says why, and the next one is tried. The first losses that a
-block gets from one of the first two are compared with those of plain forward passes; should they
+block gets from one of the first three are compared with those of plain forward passes; should they
 differ, the tier is not used for that block again.
 
-`notes` says which tier a block took, or why it took a slow one; `explain` adds what it costs.
+`notes` says which tier a block took, or why it took a slow one, and `note` how the time of a step
+was shared among tiers; `explain` adds what each block costs. The clock decides nothing.
 """
 
-from collections.abc import Callable
+import time
+from collections import defaultdict
 from functools import partial
 
 import torch
@@ -22,12 +25,9 @@ from torch import Tensor
 
 from hardstep._checks import check_positive
 from hardstep.errors import HardstepError
-from hardstep.evaluation.batched import Batched
+from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.blocks import (
-    BATCHED,
-    FUSED,
-    INCREMENTAL,
-    ONE_BY_ONE,
+    ON_RECORD,
     Carried,
     Events,
     Fused,
@@ -37,11 +37,17 @@ from hardstep.evaluation.blocks import (
     Tier,
 )
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explain import Explanation, TierReport, measure_step
+from hardstep.evaluation.explain import (
+    Describe,
+    Evaluate,
+    Explanation,
+    TierReport,
+    measure_step,
+)
 from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.trace.record import Refused, record
 from hardstep.subspaces import BoundSubspace
 
@@ -67,6 +73,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
+        self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
 
     def __repr__(self) -> str:
@@ -75,31 +82,48 @@ class Incremental:
     @property
     def note(self) -> str:
         """How the last step was evaluated, in a line."""
-        slow = {k: why for k, why in self.notes.items() if why not in (FUSED, INCREMENTAL)}
-        if slow:
-            names, why = next(iter(slow.items()))
-            return f"{len(slow)} of {len(self.notes)} blocks not incremental; {names[0]}: {why}"
-        return f"{INCREMENTAL}, {FUSED}" if FUSED in self.notes.values() else INCREMENTAL
+        if not self.notes:
+            return "not used yet"
+        shares = self._share_time(" of the time")
+        slow = [(names, why) for names, why in self.notes.items() if why not in ON_RECORD]
+        if not slow:
+            return shares
+        names, why = slow[0]
+        blocks = f"{len(slow)} of {len(self.notes)} blocks"
+        return f"{shares}; whole forward passes for {blocks}; {names[0]}: {why}"
 
     @property
     def path(self) -> str:
-        """The same in a word or two, for a progress bar."""
-        fused = sum(note == FUSED for note in self.notes.values())
-        if fused in (0, len(self.notes)):
-            return FUSED if fused else self.note.split(";")[0]
-        return f"{fused}/{len(self.notes)} {FUSED}"
+        """The same in a few words, for a progress bar."""
+        return self._share_time()
+
+    def _share_time(self, unit: str = "") -> str:
+        """The tiers of the last step, slowest first, with their shares of its time."""
+        total = sum(self._spent.values()) or 1.0
+        slowest = sorted(self._spent, key=lambda tier: -self._spent[tier])
+        shares = {tier: round(100 * self._spent[tier] / total) for tier in slowest}
+        shown = [(tier, share) for tier, share in shares.items() if share]
+        if len(shown) < 2:
+            return next(iter(slowest), "")
+        first, *others = (f"{tier} {share} %" for tier, share in shown)
+        return ", ".join([first + unit, *others])
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """Losses block by block."""
         step = self._begin(candidates, problem)
+        self._spent.clear()
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
-            return self.fallback.losses(candidates, problem)
+            losses = self.fallback.losses(candidates, problem)
+            self._spent[self.fallback.path] = 1.0
+            return losses
         pieces = []
         for span in candidates.spans():
+            began = time.perf_counter()
             losses, tier, reason = self._evaluate(step, span)
-            self.notes[step.names(span)] = tier.name if tier.reads_record else reason
             pieces.append(self._restore_digits(step, span, losses))
+            self._spent[tier.taken] += time.perf_counter() - began
+            self.notes[step.names(span)] = tier.name if tier.reads_record else reason
         return torch.cat(pieces)
 
     def _begin(self, candidates: Candidates, problem: Problem) -> Step | str:
@@ -177,14 +201,19 @@ class Incremental:
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
 
-        def begin() -> Callable[[Span], TierReport]:
+        def begin() -> Evaluate:
             step = self._begin(candidates, problem)
             if isinstance(step, str):
-                return partial(self.fallback.report, candidates, problem, step)
-            return partial(self._report, step)
+                return partial(self.fallback.run, candidates, problem, step)
+            return partial(self._run, step)
 
         return measure_step(candidates, problem, begin)
 
-    def _report(self, step: Step, span: Span) -> TierReport:
+    def _run(self, step: Step, span: Span) -> Describe:
+        """Evaluate some candidates of a block; what is returned describes how it was done."""
         _, tier, reason = self._evaluate(step, span)
-        return tier.describe(step, span, reason)
+
+        def describe() -> TierReport:
+            return tier.describe(step, span, reason)._replace(record=step.record)
+
+        return describe
