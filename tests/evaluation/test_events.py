@@ -63,6 +63,25 @@ def test_candidates_along_single_weights_are_followed():
     assert evaluator.notes[("2.weight",)] == "events"
 
 
+def test_candidates_that_change_two_filters_take_another_tier():
+    problem = pose("wide")
+    candidates = candidates_for(problem.model, Full(), dim=4)  # a filter has nine weights
+    plain = ModelObjective(problem, OneByOne()).losses(candidates)
+    evaluator = Incremental()
+    found = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(found, plain, rtol=1e-10, atol=1e-10)
+    assert evaluator.notes[("0.weight",)] != "events"
+
+
+def test_a_plan_that_fails_gives_way(monkeypatch):
+    def fail(*arguments):
+        raise IndexError("beyond the end")
+
+    monkeypatch.setattr("hardstep.evaluation.blocks.plan_events", fail)
+    evaluator = compare(pose("wide"))
+    assert "events" not in evaluator.notes.values()
+
+
 @pytest.mark.parametrize("batch", [1, 7])
 def test_any_number_of_examples_will_do(batch):
     compare(pose("spiking", batch=batch))

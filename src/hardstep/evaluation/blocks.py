@@ -42,7 +42,7 @@ from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.record import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
@@ -133,6 +133,13 @@ class Tier(ABC):
         """How a span that was just evaluated was evaluated, and why not faster."""
 
 
+def _explain(fault: Exception) -> str:
+    """Why no kernel could be made."""
+    if isinstance(fault, Unfusable):
+        return str(fault)
+    return f"no kernel could be made: {type(fault).__name__}: {fault}"
+
+
 @dataclass(frozen=True)
 class Fused(Tier):
     """A compiled kernel per block, planned once for the same operations."""
@@ -149,8 +156,7 @@ class Fused(Tier):
             try:
                 plans[key] = plan_kernel(step.candidates, step.record, nodes, span)
             except Exception as fault:  # some are ours; there is a slower tier that is right
-                ours = f"no kernel could be made: {type(fault).__name__}: {fault}"
-                reason = str(fault) if isinstance(fault, Unfusable) else ours
+                reason = _explain(fault)
                 step.memory.refusals[key, FUSED] = reason
                 return reason
         try:
@@ -200,16 +206,22 @@ class Events(Tier):
             return ""
         try:
             kernel = self._kernel(step, span, nodes)
-        except Unfusable as unfit:
-            step.memory.refusals[step.key(span), EVENTS] = str(unfit)
-            return str(unfit)
+        except Refused:
+            raise
+        except Exception as fault:  # some are ours; there is a slower tier that is right
+            reason = _explain(fault)
+            step.memory.refusals[step.key(span), EVENTS] = reason
+            return reason
         walk = Walk(step.slice(span))
         first, rest = self._split(step, span)
-        losses, work = self._run(step, kernel, walk, first)
-        if work > step.forward_work:
-            return "a candidate changes nearly everything"
         run = partial(self._losses, step, kernel, walk)
-        return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
+        try:
+            losses, work = self._run(step, kernel, walk, first)
+            if work > step.forward_work:
+                return "a candidate changes nearly everything"
+            return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
+        except Unfusable as unfit:  # these candidates, not the operations
+            return str(unfit)
 
     def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
         key, programs = step.key(span), step.memory.programs
