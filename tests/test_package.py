@@ -18,7 +18,17 @@ SOURCE = ROOT / "src" / "hardstep"
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
     {"errors", "_signals", "_text"},
-    {"_checks", "_files", "_linalg", "_memory", "_pages", "_reading", "_seals", "_torch"}
+    {
+        "_checks",
+        "_durations",
+        "_files",
+        "_linalg",
+        "_memory",
+        "_pages",
+        "_reading",
+        "_seals",
+        "_torch",
+    }
     | {"schedules", "seeds"},
     {"_cache"},
     {"geometry", "solvers", "subspaces"},

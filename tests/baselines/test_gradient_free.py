@@ -69,7 +69,7 @@ def test_a_model_that_cannot_be_batched_is_run_one_by_one():
     evaluator = Batched()
     model = build(lambda: Branching(5, 3).double(), 0)
     assert torch.equal(found(model, evaluator), found(model, OneByOne()))
-    assert "one candidate at a time" in evaluator.note
+    assert "one by one" in evaluator.note
 
 
 def test_an_objective_must_return_one_loss_per_set():

@@ -179,7 +179,7 @@ def test_the_weights_of_members_are_not_computed_where_layers_are_linear(monkeyp
 def test_a_model_that_hides_what_it_does_is_evaluated_one_by_one():
     evaluator = Batched()
     losses(evaluator, *case("unseen", 1))
-    assert evaluator.note.startswith("one candidate at a time: TypeError")
+    assert evaluator.note.startswith("one by one: TypeError")
     assert "low-rank factors" in evaluator.note
 
 

@@ -17,7 +17,7 @@ from hardstep.bench.axes import Budget
 from hardstep.bench.queue import Progress, carry_out
 from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.bench.suite import read
-from hardstep.cli.bench import format_duration, run_suite, run_table
+from hardstep.cli.bench import run_suite, run_table
 from hardstep.cli.options import SuiteOptions, TableOptions
 from hardstep.errors import ConfigError
 
@@ -313,11 +313,6 @@ def test_a_closed_study_never_reads_the_test_set(tmp_path, monkeypatch):
     loaded = load(records).records
     assert [(r["test_reads"], "test" in r) for r in loaded] == [(0, False)] * 2
     assert jobs_of(path, loaded) == []
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(7, "7 s"), (600, "10 min"), (36000, "10.0 h")])
-def test_durations_are_said_in_their_own_unit(seconds, said):
-    assert format_duration(seconds) == said
 
 
 def test_keys_survive_a_file():

@@ -137,6 +137,8 @@ def test_the_command_keeps_the_test_set_closed_and_says_how_to_go_on(tmp_path, c
     assert run_tune(options) == 0
     said = capsys.readouterr().out
     assert "best of 17 runs" in said
+    runs = [line for line in said.splitlines() if line.startswith("stage ")]
+    assert [line.endswith(" left") for line in runs] == [True] * 16 + [False]
     assert "hardstep compare mlp --methods polystep,mezo --match steps --budget 1 --option" in said
     loaded = load(tmp_path / "tuning.jsonl")
     assert len(loaded.records) == 17  # the center of the second stage is known from the first
@@ -222,6 +224,15 @@ def test_a_sweep_comes_before_the_seeds_and_never_sees_the_test_set():
     best = max((r for r in known.values() if "test" not in r), key=lambda r: r["valid"])
     assert [r["options"] for r in reported] == [best["options"]] * 2
     assert {r["seed"] for r in reported} == {0, 1}
+
+
+def test_runs_of_later_stages_are_left_too():
+    sweep, known, left = Sweep(swept(sweep=(100,))), {}, []
+    while missing := sweep.missing(known):
+        left.append(sweep.count_left(known))
+        known[missing[0].key] = pretended(missing[0], dict(missing[0].options)["sigma"])
+    assert left == list(range(17, 0, -1))
+    assert sweep.count_left(known) == 0
 
 
 def test_a_metric_that_should_be_low_is_tuned_down():

@@ -83,7 +83,7 @@ def test_all_methods_and_two_seeds_fit_a_terminal_of_80_by_24():
     optimizer = SimpleNamespace(evaluations=4_200_000)
     view.on_step(SimpleNamespace(step=131_250, seconds=970.0, optimizer=optimizer), None)
     lines = shown(view)
-    assert lines[0].startswith(f"{NEARLY_ALL}, 0:00:0")
+    assert re.match(rf"{NEARLY_ALL}, \S+ m?s left; ", lines[0])
     assert lines[0].endswith("seed 1: 4,200,000 of 5,342,400 evaluations")
     assert lines[1] == "at equal evaluations"
     assert {line.split()[0] for line in lines[3:]} == set(METHODS)
@@ -122,9 +122,44 @@ def test_the_line_moves_with_every_step_of_a_run(axis, amount, spent):
     view.begin(job)
     assert view.progress == "0 of 2 runs, 0:00:00; mezo, seed 4: preparing"
     record = run_job(job, watching=[view])
-    assert re.search(rf"^0 of 2 runs, 0:\d\d:\d\d; mezo, seed 4: {spent}$", view.progress)
+    assert re.search(rf"^0 of 2 runs, \S+ m?s left; mezo, seed 4: {spent}$", view.progress)
     view.add(record)
     assert view.progress.startswith("1 of 2 runs")
+
+
+def step_to(view, step):
+    optimizer = SimpleNamespace(evaluations=0)
+    view.on_step(SimpleNamespace(step=step, seconds=0.0, optimizer=optimizer), None)
+
+
+def watch(monkeypatch, clock, **options):
+    """A comparison of four runs of ten steps, and the seconds that its clock shows."""
+    monkeypatch.setattr("hardstep.cli.compare_view.time.monotonic", lambda: clock[0])
+    stream = StringIO()
+    view = LiveTable(4, Console(file=stream, width=60, **options))
+    view.begin(Job("mlp", "digits", "mezo", 4, Budget("steps", 10)))
+    return view, stream
+
+
+def test_the_time_left_counts_the_part_of_a_run_that_is_done(monkeypatch):
+    clock = [0.0]
+    view, _ = watch(monkeypatch, clock)
+    assert view.progress == "0 of 4 runs, 0:00:00; mezo, seed 4: preparing"
+    clock[0] = 100.0
+    step_to(view, 5)
+    assert view.progress == "0 of 4 runs, 12 min left; mezo, seed 4: 5 of 10 steps"
+    view.add(pretended("mezo", 4))
+    assert view.progress.startswith("1 of 4 runs, 5 min left")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_where_there_is_no_terminal_a_line_comes_now_and_then(monkeypatch, is_terminal):
+    clock = [0.0]
+    view, stream = watch(monkeypatch, clock, force_terminal=is_terminal)
+    for step, clock[0] in ((1, 1.0), (2, 11.0), (3, 12.0), (4, 25.0)):
+        step_to(view, step)
+    told = [line.rpartition(": ")[2] for line in stream.getvalue().splitlines()]
+    assert told == ([] if is_terminal else ["2 of 10 steps", "4 of 10 steps"])
 
 
 def test_the_plain_command_draws_a_picture_beside_what_train_writes(here, capsys):

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import time
 
@@ -33,6 +34,12 @@ def test_lines_are_those_of_the_evaluation_and_the_assignment_costs_what_it_says
     assignment = np.array([digit == "1" for digit in digits])
     assert read(instance).cost(assignment) == (costs[-1], 0)
     assert {line[0] for line in done.stdout.splitlines()} == set("cosv")
+
+
+def test_the_time_left_is_that_of_the_limit(instance):
+    done = hardstep("maxsat", instance, "--seconds", 1.5, "--target", 0, "--polish")
+    assert re.match(r"step 0/\S+  \d+ ms left  falsified ", done.stderr)  # half of it, and less
+    assert "polishing by local search (probSAT), at most 750 ms" in lines_of(done, "c")
 
 
 def test_a_satisfied_formula_is_said_to_be_satisfiable(tmp_path):

@@ -1,7 +1,8 @@
 """The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
 
-Compares incremental losses with plain forward passes on random models (default 500, seeds from
-1,000) over eight subspaces, proves every difference a tie, and prints what was counted.
+Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
+from 1,000; every second one a network for pictures) over eight subspaces, proves every difference a
+tie, and prints what was counted.
 """
 
 import collections
@@ -12,6 +13,7 @@ import torch
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sparse
 
 from .random_models import draw
+from .random_pictures import draw_problem
 from .test_incremental import FAST, check_losses
 
 SUBSPACES = (
@@ -32,8 +34,8 @@ def main() -> None:
     first, count = (int(a) for a in (sys.argv[1:] + ["1000", "500"][len(sys.argv) - 1 :])[:2])
     notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     for seed in range(first, first + count):
-        problem, names = draw(seed)
-        subspace = SUBSPACES[seed % len(SUBSPACES)]
+        problem, names = (draw_problem(seed), ["pictures"]) if seed % 2 else draw(seed)
+        subspace = SUBSPACES[seed // 2 % len(SUBSPACES)]
         evaluator, num_ties = check_losses(problem, names, subspace, torch.float64)
         ties += num_ties
         fast += FAST.issuperset(evaluator.notes.values())
@@ -43,7 +45,8 @@ def main() -> None:
     print(f"{fast} of {count} models wholly on a fast path ({fast / count:.0%})")
     print(
         f"of {sum(notes.values())} blocks of parameters {notes['fused']} were fused, "
-        f"{notes['incremental']} followed operation by operation, {notes['fallback']} fell back"
+        f"{notes['events']} followed as events, {notes['incremental']} operation by operation, "
+        f"{notes['fallback']} fell back"
     )
     for name, times in sorted(parts.items()):
         print(f"{times:5d}  {name}")

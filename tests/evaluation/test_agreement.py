@@ -38,7 +38,7 @@ def test_evaluators_agree_with_a_loop_of_forward_passes(name, model):
         losses = ModelObjective(problem, evaluator).losses(candidates)
         assert losses.shape == (len(candidates),)
         assert_losses(losses, expected, torch.float64)
-    assert batched.note.startswith("one candidate" if model in LOOPED else "batched")
+    assert batched.note.startswith("one by one" if model in LOOPED else "batched")
 
 
 @pytest.mark.slow

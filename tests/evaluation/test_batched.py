@@ -49,13 +49,13 @@ def test_a_model_that_cannot_be_batched_is_run_one_by_one_which_is_remembered_fo
     evaluator = Batched()
     assert evaluator.note == "not used yet"
     first = right_losses(candidates, problem, evaluator)
-    assert evaluator.note.startswith("one candidate at a time: RuntimeError: ")
-    assert len(evaluator.note) > len("one candidate at a time: RuntimeError: ") + 20
+    assert evaluator.note.startswith("one by one: RuntimeError: ")
+    assert len(evaluator.note) > len("one by one: RuntimeError: ") + 20
     CALLS.clear()
     again = ModelObjective(problem, evaluator).losses(candidates)
     assert len(CALLS) == len(candidates)  # not one attempt more
     assert torch.equal(first, again)
-    assert evaluator.note.startswith("one candidate at a time")
+    assert evaluator.note.startswith("one by one")
     other = problem_of("mlp")
     ModelObjective(other, evaluator).losses(candidates_for(other.model))
     assert evaluator.note == "batched"

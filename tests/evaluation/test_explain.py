@@ -2,6 +2,8 @@
 
 import copy
 import re
+import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from hardstep import PolyStep
+from hardstep._durations import format_duration
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.memory import LiveBytes
@@ -18,43 +21,23 @@ from hardstep.geometry import Orthoplex
 from hardstep.nn import LIF, SpikingMLP, build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
 
-BATCH, INPUTS, HIDDEN, CLASSES, STEPS = 32, 20, 16, 5, 8
-
-
-def a_batch(dtype=torch.float32):
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.rand(BATCH, INPUTS, generator=generator, dtype=dtype)
-    return inputs, torch.arange(BATCH) % CLASSES
-
-
-def explained(model, subspace=None, loss=F.cross_entropy, **options):
-    opt = PolyStep(model, subspace=subspace or RowWise(4), polytope=Orthoplex(2), **options)
-    return opt.explain(*a_batch(), loss)
-
-
-class Layers(nn.Module):
-    """Two layers and a function of them."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-        self.fc, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
-
-    def forward(self, x):
-        return self.function(self, x)
-
-
-def layers(function):
-    return build(lambda: Layers(function), 0)
-
-
-def relu(self, x):
-    return self.out(torch.relu(self.fc(x)))
-
-
-def gelu(self, x):
-    return self.out(F.gelu(self.fc(x)))
-
+from .explained import (
+    BATCH,
+    CLASSES,
+    HIDDEN,
+    INPUTS,
+    STEPS,
+    Layers,
+    a_batch,
+    branches,
+    branches_by_value,
+    explained,
+    gelu,
+    item,
+    layers,
+    parameters_of,
+    relu,
+)
 
 # -- the same network, written differently ---------------------------------------------------
 
@@ -135,7 +118,7 @@ def test_a_copy_under_other_names_has_the_same_table(copied, original):
     subspace, original = original
     other = explained(build(copied, 0), subspace)
     for one, same in zip(original.parameters, other.parameters, strict=True):
-        assert vars(one) | {"name": ""} == vars(same) | {"name": ""}
+        assert replace(one, name="") == replace(same, name="")
     assert other.forward == original.forward
     assert other.memory == original.memory
 
@@ -155,10 +138,6 @@ def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(func
 # -- reasons ---------------------------------------------------------------------------------
 
 
-def parameters_of(explanation, prefix):
-    return [one for one in explanation.parameters if one.name.startswith(prefix)]
-
-
 @pytest.mark.parametrize(
     ("word", "function"),
     [
@@ -175,22 +154,18 @@ def parameters_of(explanation, prefix):
 def test_an_operation_that_no_kernel_knows_is_named(word, function):
     explanation = explained(layers(function))
     for one in parameters_of(explanation, "fc"):
-        assert one.path == "operation by operation"
+        assert one.path == "incremental"
         assert word in one.reason
     for one in parameters_of(explanation, "out"):  # it comes after, and is none of its business
-        assert (one.path, one.reason) == ("fused, one unit", "")
+        assert (one.path, one.reason) == ("fused", "")
 
 
-EACH, ALONE = {"operation by operation"}, {"one at a time"}
+EACH, ALONE = {"incremental"}, {"one by one"}
 PLAIN = {"batched"} | ALONE
 
 
 def binary(o, t):
     return F.binary_cross_entropy_with_logits(o, F.one_hot(t, CLASSES).to(o.dtype))
-
-
-def item(o, t):
-    return F.cross_entropy(o, t).item()
 
 
 @pytest.mark.parametrize(
@@ -214,27 +189,17 @@ def test_what_rules_out_a_path_for_every_tensor_is_given_as_the_reason(paths, re
 def test_a_tensor_that_is_not_used_is_said_not_to_matter():
     explanation = explained(layers(lambda self, x: self.out(x @ self.fc.weight.T)), Full())
     (one,) = parameters_of(explanation, "fc.bias")
-    assert one.path == "operation by operation"
+    assert one.path == "incremental"
     assert "does not depend on it" in one.reason
-
-
-def branches(self, x):
-    h = self.fc(x)
-    return self.out(h if (h > 0).any() else -h)
-
-
-def branches_by_value(self, x):
-    h = self.fc(x)
-    return self.out(torch.relu(h) * float(h.sum()))
 
 
 @pytest.mark.parametrize("function", [branches, branches_by_value])
 def test_a_branch_on_values_is_given_as_the_reason(function):
     explanation = explained(layers(function))
     for one in parameters_of(explanation, "fc"):
-        assert one.path in ("batched", "one at a time")
+        assert one.path in ("batched", "one by one")
         assert "reaches Python" in one.reason
-    assert {one.path for one in parameters_of(explanation, "out")} == {"fused, one unit"}
+    assert {one.path for one in parameters_of(explanation, "out")} == {"fused"}
 
 
 @pytest.mark.parametrize(
@@ -251,12 +216,11 @@ def test_a_branch_on_values_is_given_as_the_reason(function):
 )
 def test_what_is_explained_is_what_a_step_does(dim, subspace, make):
     """With d_p = 3, some particles of the full space straddle two rows, though not the first."""
-    names = {"fused": "fused", "operation by operation": "incremental", "batched": "batched"}
     evaluator = make()
     opt = PolyStep(layers(relu), subspace=subspace, polytope=Orthoplex(dim), evaluator=evaluator)
     explanation = opt.explain(*a_batch(), F.cross_entropy)
     opt.step(*a_batch(), F.cross_entropy)
-    paths = {one.name: names[one.path.split(",")[0]] for one in explanation.parameters}
+    paths = {one.name: one.path for one in explanation.parameters}
     if isinstance(evaluator, Batched):
         assert set(paths.values()) == {opt.evaluator.note}
     else:
@@ -321,11 +285,78 @@ def test_the_table_shows_the_shares_and_nothing_is_printed(capsys):
     assert capsys.readouterr().out == ""
     text = str(explanation)
     for one in explanation.parameters:
-        (line,) = [line for line in text.splitlines() if line.startswith(one.name)]
+        (line, *_) = [line for line in text.splitlines() if line.startswith(one.name)]
         assert one.path in line
         assert f"1/{explanation.forward.operations / one.cost.operations:,.0f} " in line
     assert "26.3 k operations" in text
     assert f"memory of a step: {explanation.memory / 1e6:.1f} MB" in text
+    assert "try this" not in text  # there is nothing to be faster
+
+
+def test_the_table_fits_a_narrow_terminal():
+    """Reasons are folded."""
+    explanation = explained(layers(branches), loss=lambda o, t: 2 * o.sum().item())
+    lines = str(explanation).splitlines()
+    assert len(lines) > 12
+    assert max(map(len, lines)) <= 80
+    start = next(n for n, line in enumerate(lines) if "why not faster" in line)
+    assert "try this" in lines[start]
+    spoken = " ".join(" ".join(lines[start:]).split())
+    assert "keep the value a tensor" in spoken
+    assert "issue" not in spoken  # torch's are not the user's
+
+
+def test_the_times_of_blocks_and_of_the_record_make_up_the_time_of_a_step():
+    explanation = explained(layers(gelu))
+    blocks = {one.block: one for one in explanation.parameters}
+    assert len(blocks) == 2 < len(explanation.parameters)
+    spent = sum(one.seconds for one in blocks.values()) + explanation.recording
+    assert explanation.seconds == pytest.approx(spent)
+    slow, fast = blocks[0], blocks[1]
+    said = " ".join(str(explanation).split())
+    assert said[said.index("a step takes") :].startswith(
+        f"a step takes about {format_duration(explanation.seconds)}, of which "
+        f"incremental {format_duration(slow.seconds)}, fused {format_duration(fast.seconds)}, "
+        f"the forward pass {format_duration(explanation.recording)}"
+    )
+
+
+SLOW = 0.001  # seconds of the processor
+
+
+class Slow(Layers):
+    """Each forward pass takes a while; `passes` counts them."""
+
+    passes = 0
+
+    def forward(self, x):
+        type(self).passes += 1
+        until = time.process_time() + SLOW
+        while time.process_time() < until:
+            pass
+        return super().forward(x)
+
+
+def test_the_time_of_a_step_is_extrapolated_from_what_is_measured(monkeypatch):
+    monkeypatch.setattr(Slow, "passes", 0)
+    opt = PolyStep(Slow(relu), subspace=RowWise(4), polytope=Orthoplex(2))
+    explanation = opt.explain(*a_batch(), item)
+    assert explanation.seconds >= SLOW * opt.evaluations_per_step
+    assert Slow.passes < opt.evaluations_per_step
+
+
+def test_tiles_that_take_long_are_cut_and_counted_for_what_they_are(monkeypatch):
+    def measure(seconds):
+        monkeypatch.setattr("hardstep.evaluation.explain.SECONDS", seconds)
+        monkeypatch.setattr(Slow, "passes", 0)
+        evaluator = Batched(tile=32)
+        found = explained(build(lambda: Slow(relu), 0), loss=item, evaluator=evaluator)
+        return found, Slow.passes
+
+    (whole, many), (cut, few) = measure(1e9), measure(1e-9)
+    assert few < many / 2
+    assert operations_of(cut) == pytest.approx(operations_of(whole), rel=0.2)
+    assert cut.memory == pytest.approx(whole.memory, rel=0.1)
 
 
 @pytest.mark.parametrize(

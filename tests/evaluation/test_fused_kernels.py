@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
-from hardstep.evaluation import tiers as evaluating
+from hardstep.evaluation import blocks as evaluating
 from hardstep.evaluation.fused import compile as compiling
 from hardstep.evaluation.fused import emit_products, emit_vectors
 from hardstep.evaluation.trace.record import record

@@ -112,14 +112,14 @@ def test_a_long_loop_over_time_gets_the_losses_of_plain_forward_passes(kind):
     assert right_losses(candidates, problem, evaluator).unique().numel() > 20
     assert REASON in evaluator.note
     one_by_one = kind is Branching
-    assert evaluator.fallback.note.startswith("one candidate" if one_by_one else "batched")
+    assert evaluator.fallback.note.startswith("one by one" if one_by_one else "batched")
 
 
 def test_the_default_budget_keeps_a_small_model_incremental():
     problem = spiking(10)
     evaluator = Incremental()
     peak, _ = step_peak(problem, evaluator)
-    assert evaluator.note.startswith("incremental")
+    assert set(evaluator.notes.values()) <= {"fused", "events", "incremental"}
     assert peak > BUDGET  # so that the budget above does change something
 
 
@@ -146,7 +146,7 @@ def test_the_budget_sets_the_memory_of_the_fallbacks(evaluator, budget):
     batched = Batched(memory_budget=budget)
     one, _ = step_peak(problem, evaluator(tile=1), every=40, vertices=20)
     peak, _ = step_peak(problem, batched, every=40, vertices=20)
-    assert batched.note.startswith("one candidate" if evaluator is OneByOne else "batched")
+    assert batched.note.startswith("one by one" if evaluator is OneByOne else "batched")
     assert one <= peak <= max(one, 1.05 * budget)
     if budget > 2 * one:
         assert peak > 1.2 * one  # what is allowed is used

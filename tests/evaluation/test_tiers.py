@@ -1,4 +1,6 @@
-"""A fast path that is wrong is found out, reported and not used."""
+"""Which tier a block takes and what is told of it; a wrong one is found out and not used."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -64,7 +66,7 @@ def test_wrong_rules_give_way_to_plain_forward_passes(problem, monkeypatch):
     assert torch.equal(objective.losses(candidates), plain)
     assert all(note.startswith("a wrong incremental loss: ") for note in evaluator.notes.values())
     explanation = evaluator.explain(candidates, problem)
-    assert {one.path for one in explanation.parameters} == {"one at a time"}
+    assert {one.path for one in explanation.parameters} == {"one by one"}
 
 
 def test_what_a_model_hides_from_the_record_is_found_out(problem):
@@ -87,6 +89,77 @@ def test_nothing_is_compared_twice(problem, monkeypatch):
     first = objective.losses(candidates)
     monkeypatch.setattr(OneByOne, "losses", lambda *args: pytest.fail("a plain forward pass"))
     assert torch.equal(objective.losses(candidates), first)
+
+
+# -- what is told --------------------------------------------------------------------------------
+
+
+class Layers(nn.Module):
+    """Three linear layers, and what is done between them."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 5), nn.Linear(5, 4), nn.Linear(4, 4)
+        self.first, self.second = first, second
+
+    def forward(self, x):
+        return self.c(self.second(self.b(self.first(self.a(x)))))
+
+
+def evaluate_by_clock(problem, monkeypatch, layers, *seconds):
+    """An evaluator after a step, of which each block took so many seconds."""
+    problem = Problem(build(lambda: layers, 0), problem.inputs, problem.target, F.cross_entropy)
+    times = (time for end, taken in enumerate(seconds) for time in (10 * end, 10 * end + taken))
+    clock = SimpleNamespace(perf_counter=lambda: next(times))
+    monkeypatch.setattr("hardstep.evaluation.tiers.time", clock)
+    evaluator = Incremental()
+    ModelObjective(problem, evaluator).losses(candidates_for(problem.model, RowWise(2)))
+    return evaluator
+
+
+def look(x):
+    return x if float(x.sum()) > 0 else -x
+
+
+def test_nothing_is_told_before_the_first_step():
+    assert (Incremental().note, Incremental().path) == ("not used yet", "")
+
+
+def test_a_single_tier_is_a_word(problem, monkeypatch):
+    evaluator = evaluate_by_clock(problem, monkeypatch, Layers(F.relu, F.relu), 3.0, 1.0, 1.0)
+    assert (evaluator.note, evaluator.path) == ("fused", "fused")
+
+
+def test_tiers_are_told_by_their_share_of_the_time_not_of_the_blocks(problem, monkeypatch):
+    evaluator = evaluate_by_clock(problem, monkeypatch, Layers(F.gelu, F.relu), 7.0, 1.0, 2.0)
+    assert evaluator.note == "incremental 70 % of the time, fused 30 %"
+    assert evaluator.path == "incremental 70 %, fused 30 %"
+
+
+def test_what_takes_no_time_worth_telling_is_left_out(problem, monkeypatch):
+    evaluator = evaluate_by_clock(problem, monkeypatch, Layers(F.gelu, F.relu), 0.001, 1.0, 2.0)
+    assert (evaluator.note, evaluator.path) == ("fused", "fused")
+
+
+def test_a_block_on_a_slow_tier_is_named_with_its_reason(problem, monkeypatch):
+    evaluator = evaluate_by_clock(problem, monkeypatch, Layers(look, F.gelu), 6.0, 3.0, 1.0)
+    assert evaluator.path == "one by one 60 %, incremental 30 %, fused 10 %"
+    shares = "one by one 60 % of the time, incremental 30 %, fused 10 %"
+    reason = "a value that depends on it reaches Python through _local_scalar_dense"
+    assert evaluator.note == (
+        f"{shares}; whole forward passes for 1 of 3 blocks; a.weight: {reason}"
+    )
+
+
+def test_a_step_that_is_not_recorded_is_told_by_the_tier_that_it_took(problem):
+    evaluator = Incremental(memory_budget=300)
+    candidates = candidates_for(problem.model, RowWise(2))
+    ModelObjective(problem, evaluator).losses(candidates)
+    assert evaluator.path == "batched"
+    assert evaluator.note.startswith("batched; whole forward passes for 2 of 2 blocks; 0.weight: ")
+
+
+# -- contradictions --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

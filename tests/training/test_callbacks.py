@@ -1,11 +1,20 @@
 import io
 import json
+import re
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import hardstep
-from hardstep.training import ACCURACY, CoverageLog, JsonlLog, ProgressBar, TensorBoard, Validation
+from hardstep.training import (
+    ACCURACY,
+    CoverageLog,
+    JsonlLog,
+    LiveLine,
+    ProgressBar,
+    TensorBoard,
+    Validation,
+)
 from tests.training.small import batches, model, optimizer
 
 
@@ -78,20 +87,82 @@ def test_no_bar_and_no_control_codes_away_from_a_terminal():
     text = stream.getvalue()
     assert "\x1b" not in text
     assert "\r" not in text
-    assert text.startswith("step 1/4  loss ")
+    assert re.match(r"step 1/4  \S+ m?s left  loss ", text)
     assert "evals/s" in text
 
 
-def test_the_bar_on_a_terminal_shows_loss_validation_and_speed(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that callbacks see."""
+    seconds = [0.0]
+    monkeypatch.setattr("hardstep.training.callbacks.time.monotonic", lambda: seconds[0])
+    return seconds
 
+
+def show_steps(clock, times, steps=100, done=0):
+    """What a line away from a terminal tells of the time left, step by step."""
+    stream = io.StringIO()
+    line = LiveLine(stream)
+    line.start(steps, done)
+    for step, clock[0] in enumerate(times, done + 1):
+        line.show(step, steps, "")
+    return re.findall(r"(\S+ \S+) left", stream.getvalue())
+
+
+def test_the_time_left_is_that_of_the_steps_left(clock):
+    assert show_steps(clock, [60, 120, 180], steps=50) == ["49 min", "48 min", "47 min"]
+
+
+def test_the_first_step_is_forgotten(clock):
+    """It compiles; and steps may be longer than any window of time."""
+    times = [3600, *(3600 + 60 * n for n in range(1, 25))]
+    told = show_steps(clock, times)
+    assert (told[0], told[-1]) == ("99 h", "75 min")
+
+
+def test_steps_before_a_resume_took_no_time_of_this_session(clock):
+    assert show_steps(clock, [60], done=90) == ["9 min"]
+
+
+def test_nothing_is_told_of_a_run_whose_length_is_not_known(clock):
+    assert show_steps(clock, [60, 120], steps=None) == []
+
+
+def test_a_resumed_run_tells_its_line_where_it_was(tmp_path, monkeypatch):
+    run(steps=3, checkpoint=tmp_path / "run.pt")
+    started = []
+    monkeypatch.setattr(LiveLine, "start", lambda self, *given: started.append(given))
+    run(
+        steps=6, callbacks=[ProgressBar(io.StringIO())], checkpoint=tmp_path / "run.pt", resume=True
+    )
+    assert started == [(6, 3)]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_bar_on_a_terminal_shows_loss_validation_and_speed(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal()
     bar = ProgressBar(stream)
     bar.line.console.width = 120
     run(callbacks=[bar])
     text = stream.getvalue()
-    for part in ("step", "loss", "valid", "%", "evals/s"):
+    for part in ("step", "left", "loss", "valid", "%", "evals/s"):
         assert part in text
+
+
+def test_the_step_is_there_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    line = LiveLine(stream)
+    line.console.width = 80
+    line.start(400)
+    line.show(12, 400, f"loss 0.123  {'a path that is too long, ' * 3}")
+    line._bar.refresh()
+    line.close()
+    assert "step 12/400  " in stream.getvalue()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hardstep._checks import check_name
+from hardstep._durations import format_duration
 from hardstep._files import check_writable
 from hardstep._text import to_line
 from hardstep.bench.axes import AXES
@@ -86,13 +87,6 @@ def _describe(job: Job, record: Record) -> str:
         f"{kind}{job.task} {job.method}{variant} seed {job.seed}, {job.budget}: {split} "
         f"{write_score(record, split)}, {record['seconds']:.1f} s"
     )
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds, minutes or hours, whichever one would say."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def run_table(options: TableOptions) -> int:

@@ -102,8 +102,8 @@ def _check_files(options: CompareOptions, curves: Curves) -> None:
 def _run_all(jobs: Sequence[Job], task: Task, options: CompareOptions) -> list[Record]:
     """Every run; fewer if Ctrl-C comes between."""
     found: list[Record] = []
-    view = LiveTable(len(jobs))
-    with Live(view, console=Console(stderr=True), transient=True, refresh_per_second=2):
+    view = LiveTable(len(jobs), Console(stderr=True))
+    with Live(view, console=view.console, transient=True, refresh_per_second=2):
         for job in jobs:
             view.begin(job)
             try:

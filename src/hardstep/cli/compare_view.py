@@ -9,8 +9,10 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+from rich.console import Console
 from rich.text import Text
 
+from hardstep._durations import format_duration
 from hardstep._files import check_writable
 from hardstep._text import printable
 from hardstep.bench.records import Record
@@ -23,30 +25,35 @@ from hardstep.optim import StepReport
 from hardstep.tasks import Task
 from hardstep.tasks.files import run_name
 from hardstep.training import Callback, Run
+from hardstep.training.callbacks import SECONDS_BETWEEN_LINES
 
 
 class LiveTable(Callback):
     """A line that moves with every step and, below it, the methods so far.
 
     The line comes first, so that it is there on a terminal too low for the table. Watching a run
-    only notes a number: what is shown is made when the screen is renewed.
+    only notes a number: what is shown is made when the screen is renewed. Where there is no
+    terminal the line alone is printed, now and then.
     """
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self, total: int, console: Console | None = None) -> None:
+        self.total, self.console = total, console or Console(stderr=True)
         self._began = time.monotonic()
         self._found: list[Record] = []
         self._table = ""
         self._job: Job | None = None
         self._spent = ""
+        self._part = 0.0  # of the run of the moment
+        self._next = self._began + SECONDS_BETWEEN_LINES
 
     def begin(self, job: Job) -> None:
         """The run that comes next; its budget is measured before its first step."""
-        self._job, self._spent = job, "preparing"
+        self._job, self._spent, self._part = job, "preparing", 0.0
 
     def add(self, record: Record) -> None:
         """A run is over."""
         self._found.append(record)
+        self._part = 0.0
         (table,) = summarize(self._found, record["method"]).tables
         self._table = write_table(table)
 
@@ -55,16 +62,23 @@ class LiveTable(Callback):
         assert self._job is not None
         budget = self._job.budget
         spent = {
-            "steps": f"{run.step:,}",
-            "evals": f"{run.optimizer.evaluations:,}",
-            "time": f"{run.seconds:.1f}",
-        }
-        self._spent = f"{spent[budget.axis]} of {budget}"
+            "steps": run.step,
+            "evals": run.optimizer.evaluations,
+            "time": round(run.seconds, 1),
+        }[budget.axis]
+        self._part = min(1.0, spent / budget.amount)
+        self._spent = f"{spent:,} of {budget}"
+        if not self.console.is_terminal and time.monotonic() >= self._next:
+            self.console.print(self.progress, highlight=False, soft_wrap=True)
+            self._next = time.monotonic() + SECONDS_BETWEEN_LINES
 
     @property
     def progress(self) -> str:
-        """Runs, the time since the first began, and the run of the moment."""
-        clock = timedelta(seconds=int(time.monotonic() - self._began))
+        """Runs, the time left, and the run of the moment."""
+        elapsed, share = time.monotonic() - self._began, len(self._found) + self._part
+        clock = str(timedelta(seconds=int(elapsed)))
+        if share:
+            clock = f"{format_duration(elapsed * max(0.0, self.total / share - 1))} left"
         done = f"{len(self._found)} of {self.total} runs, {clock}"
         if self._job is None:
             return done

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep import __version__
+from hardstep._durations import format_duration
 from hardstep._files import provenance
 from hardstep.cli.interrupts import Interrupts
 from hardstep.cli.options import MaxsatOptions
@@ -139,6 +140,7 @@ def _search(options: MaxsatOptions, formula: Formula, output: "_Output") -> Sear
     if not options.steps:
         output.comment(f"{steps:,} steps planned; --steps {steps} repeats this run exactly")
     output.live.start(steps)
+    output.seconds = seconds
     return search.run(steps, seconds=seconds, target=_target(options), watch=output.step)
 
 
@@ -146,9 +148,10 @@ def _polish(
     options: MaxsatOptions, formula: Formula, found: SearchResult, output: "_Output"
 ) -> tuple[SearchResult, int]:
     """Hand the best assignment to local search."""
-    output.comment("polishing by local search (probSAT)")
     seconds = None if options.steps else POLISH_SHARE * (options.seconds or SECONDS)
     flips = FLIPS_PER_VARIABLE * formula.num_variables if options.steps else None
+    limit = f"{flips:,} flips" if seconds is None else format_duration(seconds)
+    output.comment(f"polishing by local search (probSAT), at most {limit}")
     polished = local_search(
         formula,
         found.assignment,
@@ -179,6 +182,7 @@ class _Output:
         self.live = LiveLine()
         self.found: tuple[Standing, NDArray[np.bool_]] | None = None
         self.taken = (0, 0, 0, 0.0)  # steps, planned steps, evaluations, seconds
+        self.seconds: float | None = None  # that the search may take
 
     def line(self, text: str) -> None:
         if not self.quiet:
@@ -214,6 +218,7 @@ class _Output:
             progress.steps,
             f"falsified {progress.here.weight:,}  best {progress.best.weight:,}{hard}  "
             f"{rate:,.0f} evals/s",
+            None if self.seconds is None else max(0.0, self.seconds - progress.seconds),
         )
 
     def close(self) -> None:

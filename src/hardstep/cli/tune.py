@@ -2,10 +2,12 @@
 
 import json
 import sys
+from statistics import fmean
 from typing import Any
 
 from hardstep import tasks
 from hardstep._checks import check_name
+from hardstep._durations import format_duration
 from hardstep._files import check_writable
 from hardstep.bench.axes import budget_of
 from hardstep.bench.methods import METHODS
@@ -36,13 +38,16 @@ def run_tune(options: TuneOptions) -> int:
     loaded = load(options.records) if options.records else None
     list_skipped(loaded.skipped if loaded else [])
     sweep, known = Sweep(job), {key_of(r): r for r in (loaded.records if loaded else [])}
+    taken: list[float] = []  # seconds of the runs of this session
     try:
         while missing := sweep.missing(known):
             record = known[missing[0].key] = missing[0].run()
             if options.records is not None:
                 append(options.records, record)
             if not options.json:
-                print(_describe_run(missing[0], record), flush=True)
+                taken.append(record["seconds"])
+                left = fmean(taken) * sweep.count_left(known)
+                print(_describe_run(missing[0], record, left), flush=True)
     except KeyboardInterrupt:
         again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
@@ -51,9 +56,10 @@ def run_tune(options: TuneOptions) -> int:
     return 0
 
 
-def _describe_run(job: Job, record: Record) -> str:
+def _describe_run(job: Job, record: Record, left: float) -> str:
     score = f"valid {write_score(record, 'valid'):>8}"
-    return f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
+    said = f"stage {job.stage}  seed {job.seed}  {score}  {_describe(dict(job.options))}"
+    return f"{said}  {format_duration(left)} left" if left else said
 
 
 def _report(best: dict[str, Any], tried: int, options: TuneOptions) -> None:

@@ -7,7 +7,7 @@ the memory budget, as long as it holds one tile. Where it does not, tiles are ha
 measured memory of their forward passes fits.
 
 A model that `vmap` cannot run (branches on values, leaves torch, custom kernels) is evaluated
-one candidate at a time, and `note` says why.
+one by one, and `note` says why.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,13 @@ from hardstep._checks import check_count, check_positive
 from hardstep._torch import tree_leaves
 from hardstep.errors import HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.explain import Cost, Explanation, TierReport, measure_step
+from hardstep.evaluation.explain import Cost, Describe, Explanation, TierReport, measure_step
 from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_memory_error
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 
+BATCHED = "batched"
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
 LIVE_VALUES = 4  # intermediate results of the largest size that are alive together
@@ -56,6 +57,11 @@ class Batched:
     def __repr__(self) -> str:
         return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"
 
+    @property
+    def path(self) -> str:
+        """The tier of the last losses, for a progress bar."""
+        return self.note.split(":")[0]
+
     def losses(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None = None
     ) -> Tensor:
@@ -68,16 +74,16 @@ class Batched:
             except HardstepError:
                 raise
             except Exception as reason:  # anything a user's model may raise under vmap
-                refused = _first_line(reason)
+                refused = _first_sentence(reason)
             else:
-                self.note = "batched"
+                self.note = BATCHED
                 return losses
         # A real fault of the model raises here too, and is not remembered.
         known = self._sizes.get(problem.model, {}).get(_shapes(problem))
         left = self.memory_budget - (known.peak if known else 0)
         losses = OneByOne(memory_budget=max(1, left)).losses(candidates, problem, spans)
         self._refused[problem.model] = refused
-        self.note = f"one candidate at a time: {refused}"
+        self.note = f"{ONE_BY_ONE}: {refused}"
         return losses
 
     def describe(
@@ -88,19 +94,17 @@ class Batched:
         if refused is not None:
             reasons = "; ".join(filter(None, (reason, refused)))
             return OneByOne().describe(candidates, problem, span, reasons)
-        return TierReport("batched", reason, self._tile_size(candidates, problem, span), Cost())
+        return TierReport(BATCHED, reason, self._tile_size(candidates, problem, span), Cost())
 
-    def report(
-        self, candidates: Candidates, problem: Problem, reason: str, span: Span
-    ) -> TierReport:
-        """Evaluate some candidates of a block and describe how it was done."""
+    def run(self, candidates: Candidates, problem: Problem, reason: str, span: Span) -> Describe:
+        """Evaluate some candidates of a block; what is returned describes how it was done."""
         self.losses(candidates, problem, [span])
-        return self.describe(candidates, problem, span, reason)
+        return partial(self.describe, candidates, problem, span, reason)
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
-        report = partial(self.report, candidates, problem, "")
-        return measure_step(candidates, problem, lambda: report)
+        run = partial(self.run, candidates, problem, "")
+        return measure_step(candidates, problem, lambda: run)
 
     def _run_tiles(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
@@ -193,6 +197,7 @@ def _measure(candidates: Candidates, problem: Problem) -> _Size:
     return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:200]
+def _first_sentence(error: BaseException) -> str:
+    """What happened; torch goes on about issues to file."""
+    first = f"{str(error).strip()}\n".splitlines()[0].partition(". ")[0]
+    return f"{type(error).__name__}: {first}"[:200]

@@ -1,12 +1,17 @@
 """How a step will be evaluated, parameter by parameter, and what it will cost.
 
 Counts are measured, not modeled: an evaluator runs on a tile of probes per block while every
-torch operation is counted; a compiled kernel adds the operations in its program.
+torch operation is counted; a compiled kernel adds the operations in its program. A tile runs once
+more for its time. Where tiles take long they are cut, so that the table comes within seconds.
 """
 
 import io
+import time
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -14,11 +19,19 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
+from hardstep._durations import format_duration
 from hardstep._torch import tree_leaves
+from hardstep.evaluation.advice import advise
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate
+from hardstep.evaluation.trace.record import Record
+
+SECONDS = 1.0  # of the processor, that the tiles of all blocks may take, each time they run
+SHORT = 0.1  # seconds; a tile that takes less is timed twice
+WIDTH = 80  # of reasons and advice
+GLUE = "\xa0"  # between words that stay on a line; replaced when lines are made
 
 
 class Cost(NamedTuple):
@@ -63,10 +76,15 @@ class OperationCounter(DispatchMode):
 class TierReport(NamedTuple):
     """How candidates of one block were evaluated."""
 
-    path: str
+    path: str  # the tier
     reason: str  # why not faster
     tile: int  # candidates at once
     kernel: Cost  # of one candidate, beside the torch operations
+    record: Record | None = None  # that the tier was given
+
+
+Describe = Callable[[], TierReport]
+Evaluate = Callable[[Span], Describe]  # evaluates; what it returns describes how
 
 
 @dataclass(frozen=True)
@@ -75,10 +93,13 @@ class ParameterCost:
 
     name: str
     shape: tuple[int, ...]
+    block: int  # tensors that are searched together have the same
     probes: int  # of its block
     path: str
     reason: str  # why not a faster path; empty on the fastest
+    advice: str  # what to write instead, if that is known
     cost: Cost  # of one probe
+    seconds: float = field(compare=False)  # that its block's probes take in a step, about
 
 
 @dataclass(frozen=True)
@@ -88,48 +109,94 @@ class Explanation:
     parameters: list[ParameterCost]
     forward: Cost
     memory: int  # bytes, at most, beside weights and bases
+    recording: float = field(default=0.0, compare=False)  # seconds before the first probe
+
+    @property
+    def seconds(self) -> float:
+        """What the losses of a step take, about."""
+        return self.recording + sum(self._by_path().values())
+
+    def _by_path(self) -> dict[str, float]:
+        """The seconds of every tier, the slowest first."""
+        blocks = {one.block: one for one in self.parameters}
+        found: dict[str, float] = defaultdict(float)
+        for one in blocks.values():
+            found[one.path] += one.seconds
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def __str__(self) -> str:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for title in ("parameter", "shape", "probes", "path", "operations", "of a forward"):
-            table.add_column(title, justify="left" if title in ("parameter", "path") else "right")
-        table.add_column("bytes", justify="right")
-        table.add_column("of a forward", justify="right")
-        table.add_column("why not faster")
-        for one in self.parameters:
-            table.add_row(
-                one.name,
-                "×".join(map(str, one.shape)),
-                f"{one.probes:,}",
-                one.path,
-                _short(one.cost.operations),
-                _share(one.cost.operations, self.forward.operations),
-                _short(one.cost.nbytes),
-                _share(one.cost.nbytes, self.forward.nbytes),
-                one.reason,
-            )
-        text = io.StringIO()
-        Console(file=text, width=160).print(table)
-        lines = [line.rstrip() for line in text.getvalue().splitlines()]
-        lines.append(
-            f"per probe; a full forward pass takes {_short(self.forward.operations)} operations "
-            f"and moves {_short(self.forward.nbytes)} bytes"
+        spent = self._by_path() | {"the forward pass": self.recording}
+        parts = [f"{what} {format_duration(seconds)}" for what, seconds in spent.items()]
+        notes = (
+            "operations and bytes of a probe, compared with a full forward pass, which takes "
+            f"{_short(self.forward.operations)} operations and moves "
+            f"{_short(self.forward.nbytes)} bytes",
+            f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases",
+            f"a step takes about {format_duration(self.seconds)}, of which "
+            + ", ".join(part.replace(" ", GLUE) for part in parts),
         )
-        lines.append(f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases")
+        lines = [
+            *_print(self._costs(), 2 * WIDTH),
+            *(fill(note, WIDTH).replace(GLUE, " ") for note in notes),
+        ]
+        if any(one.reason for one in self.parameters):
+            lines += ["", *_print(self._reasons(), WIDTH)]
         return "\n".join(lines)
+
+    def _costs(self) -> Table:
+        """A line per parameter; what its block has in common stands in the block's first."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("parameter", "shape", "probes", "path", "operations", "bytes", "time"):
+            table.add_column(title, justify="left" if title in ("parameter", "path") else "right")
+        for _, block in groupby(self.parameters, lambda one: one.block):
+            for number, one in enumerate(block):
+                table.add_row(
+                    one.name,
+                    "×".join(map(str, one.shape)),
+                    "" if number else f"{one.probes:,}",
+                    one.path,
+                    _share(one.cost.operations, self.forward.operations),
+                    _share(one.cost.nbytes, self.forward.nbytes),
+                    "" if number else format_duration(one.seconds),
+                )
+        return table
+
+    def _reasons(self) -> Table:
+        """A line per reason."""
+        table = Table("parameter", "why not faster", "try this", box=None, pad_edge=False)
+        named: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in self.parameters:
+            if one.reason:
+                named[one.reason, one.advice].append(one.name)
+        for (reason, advice), names in named.items():
+            table.add_row("\n".join(names), reason, advice)
+        return table
+
+
+class _Tile(NamedTuple):
+    """The part of a block that is measured."""
+
+    block: Span
+    measured: Span
+    full: int  # candidates that the block evaluates at once
+    seconds: float  # of the whole block
 
 
 def measure_step(
-    candidates: Candidates, problem: Problem, begin: Callable[[], Callable[[Span], TierReport]]
+    candidates: Candidates, problem: Problem, begin: Callable[[], Evaluate]
 ) -> Explanation:
-    """Path, reason and cost of every parameter, and the memory of a step.
+    """Path, reason and cost of every parameter, and the time and the memory of a step.
 
     What `begin` returns finds the losses of a span and says how.
     """
     forward = _measure_forward(candidates, problem)
+    tiles = _measureformat_duration(candidates, begin())
+    began = time.perf_counter()
+    begin()
+    recording = time.perf_counter() - began
     with LiveBytes() as live:
-        parameters = _measure_parameters(candidates, begin())
-    return Explanation(parameters, forward, live.peak)
+        parameters, memory = _measure_costs(candidates, begin(), tiles, live)
+    return Explanation(parameters, forward, memory, recording)
 
 
 def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
@@ -140,28 +207,75 @@ def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
     return cost
 
 
-def _measure_parameters(
-    candidates: Candidates, evaluate: Callable[[Span], TierReport]
-) -> list[ParameterCost]:
-    """What every parameter costs.
+def _measureformat_duration(candidates: Candidates, evaluate: Evaluate) -> list[_Tile]:
+    """A tile of every block, and what the block takes.
 
-    A full tile of every block is evaluated, so that the memory of a step can be watched, and then
-    counted. One particle would not do: others may straddle two units and take another path.
+    One particle would not do: others may straddle two units and take another path. It tells how
+    many particles fit into the time that there is, once it has run: the first run compiles.
     """
-    found = []
+    tiles, spans = [], list(candidates.spans())
     per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
-    for span in candidates.spans():
-        size = evaluate(Span(span.block, span.start, span.start + per_particle)).tile
-        tile = Span(span.block, span.start, min(span.end, span.start + max(size, per_particle)))
+    for span in spans:
+        first = Span(span.block, span.start, span.start + per_particle)
+        full = min(span.end - span.start, max(evaluate(first)().tile, per_particle))
+        began = time.process_time()
+        evaluate(first)
+        each = time.process_time() - began
+        fitting = int(SECONDS / len(spans) / max(each, 1e-9))
+        num = min(full, max(1, fitting) * per_particle)
+        tile = Span(span.block, span.start, span.start + num)
+        seconds = _time(evaluate, tile) * (span.end - span.start) / num
+        tiles.append(_Tile(span, tile, full, seconds))
+    return tiles
+
+
+def _time(evaluate: Evaluate, tile: Span) -> float:
+    """Seconds of a tile; the first large one asks for memory, which a short one would show."""
+    taken: list[float] = []
+    while len(taken) < 2 and sum(taken) < SHORT:
+        began = time.perf_counter()
         evaluate(tile)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def _measure_costs(
+    candidates: Candidates, evaluate: Evaluate, tiles: list[_Tile], live: LiveBytes
+) -> tuple[list[ParameterCost], int]:
+    """What every parameter costs, and the memory of a step."""
+    found, memory = [], live.peak
+    for span, tile, full, seconds in tiles:
+        num = tile.end - tile.start
+        alone = 0
+        if num < full:
+            _, alone = _watch(evaluate, tile.singles([0])[0], live)
         with OperationCounter() as counter:
-            report = evaluate(tile)
-        cost = counter.cost.per(tile.end - tile.start).plus(report.kernel)
-        for name in candidates.subspace.blocks[span.block].names:
+            describe, peak = _watch(evaluate, tile, live)
+        each = max(0.0, (peak - alone) / max(1, num - 1))  # what another candidate adds
+        memory = max(memory, peak + int(each * (full - num)))
+        report = describe()
+        cost = counter.cost.per(num).plus(report.kernel)
+        names = candidates.subspace.blocks[span.block].names
+        advice = advise(report.reason, report.record, names)
+        common = (span.end - span.start, report.path, report.reason, advice, cost, seconds)
+        for name in names:
             shape = tuple(candidates.base[name].shape)
-            num = span.end - span.start
-            found.append(ParameterCost(name, shape, num, report.path, report.reason, cost))
-    return found
+            found.append(ParameterCost(name, shape, span.block, *common))
+    return found, memory
+
+
+def _watch(evaluate: Evaluate, tile: Span, live: LiveBytes) -> tuple[Describe, int]:
+    """Evaluate a tile, and the memory that is alive meanwhile, at most."""
+    live.peak = live.now
+    describe = evaluate(tile)
+    return describe, live.peak
+
+
+def _print(table: Table, width: int) -> list[str]:
+    text = io.StringIO()
+    console = Console(file=text, width=width, markup=False, emoji=False, highlight=False)
+    console.print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def _short(number: float) -> str:

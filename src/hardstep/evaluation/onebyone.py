@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,11 +12,14 @@ from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate
 
+ONE_BY_ONE = "one by one"
+
 
 @dataclass(frozen=True)
 class OneByOne:
     """A plain forward pass per candidate. For code that cannot be batched over parameters."""
 
+    path: ClassVar[str] = ONE_BY_ONE  # for a progress bar
     tile: int = 32  # candidates whose changed tensors are built together, at most
     memory_budget: int = 4 << 30  # bytes that building them may take
 
@@ -41,4 +45,4 @@ class OneByOne:
         self, candidates: Candidates, problem: Problem, span: Span, reason: str
     ) -> TierReport:
         """How candidates are evaluated, and why not faster."""
-        return TierReport("one at a time", reason, self.tile, Cost())
+        return TierReport(self.path, reason, self.tile, Cost())

@@ -3,15 +3,18 @@
 import json
 import math
 import time
+from collections import deque
 from dataclasses import asdict, dataclass
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from hardstep._checks import check_count
+from hardstep._durations import format_duration
 from hardstep._files import explain_failed_write, free_beside, write_text
 from hardstep._seals import seal_json
 from hardstep._text import printable
@@ -20,6 +23,7 @@ from hardstep.training.logs import read_log
 from hardstep.training.run import Run, Score
 
 SECONDS_BETWEEN_LINES = 10.0
+RECENT = 20  # steps by which the time left is told; the first of a run compiles
 
 
 class Callback:
@@ -203,6 +207,25 @@ class TensorBoard(Callback):
         self._writer.close()
 
 
+class Pace:
+    """How long the rest takes, by the last steps.
+
+    Rich's own column forgets steps that take more than half a minute.
+    """
+
+    def __init__(self, done: int = 0) -> None:
+        self._seen = deque([(time.monotonic(), done)], maxlen=RECENT + 1)
+
+    def seconds_left(self, step: int, steps: int | None) -> float | None:
+        """From here to the last step; none as long as nothing is known."""
+        now = time.monotonic()
+        self._seen.append((now, step))
+        then, before = self._seen[0]
+        if not steps or step <= before:
+            return None
+        return max(0, steps - step) * (now - then) / (step - before)
+
+
 class LiveLine:
     """A live bar with numbers on a terminal, elsewhere a plain line now and then.
 
@@ -213,23 +236,33 @@ class LiveLine:
         self.console = Console(file=stream, stderr=stream is None)
         self._bar: Progress | None = None
         self._next = 0.0
+        self._pace = Pace()
 
-    def start(self, steps: int | None) -> None:
-        """Show the bar, if there is a terminal to show it on."""
+    def start(self, steps: int | None, done: int = 0) -> None:
+        """Show the bar, if there is a terminal to show it on; some steps may have been done."""
+        self._pace = Pace(done)
         if self.console.is_terminal:
             self._bar = Progress(
-                TextColumn("step {task.completed}/{task.total}"),
+                TextColumn(
+                    "step {task.completed}/{task.total}",
+                    table_column=Column(no_wrap=True, min_width=len(f"step {steps}/{steps}")),
+                ),
                 BarColumn(bar_width=24),
                 TextColumn("{task.fields[numbers]}", markup=False),
-                TimeRemainingColumn(compact=True),
                 console=self.console,
                 transient=True,
             )
-            self._bar.add_task("steps", total=steps, numbers="")
+            self._bar.add_task("steps", total=steps, completed=done, numbers="")
             self._bar.start()
 
-    def show(self, step: int, steps: int | None, numbers: str) -> None:
-        """Renew the line."""
+    def show(
+        self, step: int, steps: int | None, numbers: str, seconds_left: float | None = None
+    ) -> None:
+        """Renew the line; the time left is estimated unless it is given."""
+        estimate = self._pace.seconds_left(step, steps)
+        left = estimate if seconds_left is None else seconds_left
+        if left is not None:
+            numbers = f"{format_duration(left)} left  {numbers}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, numbers=printable(numbers))
         elif time.monotonic() >= self._next:
@@ -262,7 +295,7 @@ class ProgressBar(Callback):
         self._evaluations, self._seconds = run.optimizer.evaluations, run.seconds
         if run.best is not None:
             self._validation = self._format(run, run.history[-1])
-        self.line.start(run.total_steps or None)
+        self.line.start(run.total_steps or None, run.step)
 
     def on_step(self, run: Run, report: StepReport) -> None:
         """Update the numbers."""

@@ -44,7 +44,6 @@ class KernelPlan:
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
     entries: list[Entry] = field(default_factory=list)
-    reach: str = ""  # what a candidate changes, in a few words
     text: str = ""
     lanes: int = 0
     scratch: int = 0
@@ -230,8 +229,6 @@ class _Builder:
         """Write and compile the kernel."""
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
-        reach = "one unit" if self.local is not None else "a whole layer"
-        self.plan.reach = reach if self.vector is None else "a vector"
         writer = choose_writer(self.t.program)
         self.plan.text = writer.write()
         compile_kernel(self.plan.text)  # now, while there is another way

@@ -130,10 +130,7 @@ class Translator:
 
     def kind(self, index: int) -> str:
         """The kind of a recorded value."""
-        kind = KINDS.get(self.base(index).dtype)
-        if kind is None:
-            raise Unfusable(f"numbers of type {self.base(index).dtype}")
-        return kind
+        return find_kind(self.base(index))
 
     def changed(self, index: int) -> Changed:
         """A changed value that is not a stack."""
@@ -239,22 +236,7 @@ class Translator:
 
     def apply(self, node: Node, operand: Callable[[Ref], Expr]) -> Expr:
         """An element-wise operation with expressions in place of its tensors."""
-        kind = (
-            self._find_compared_kind(node)
-            if node.name in COMPARISONS
-            else self.kind(node.outputs[0])
-        )
-        args, kwargs = node.filled(operand)
-        args += _place_keywords(node.name, kwargs)
-        return BUILD[node.name](self.g, args, kind)
-
-    def _find_compared_kind(self, node: Node) -> str:
-        """The kind in which torch compares: a number or a lone value does not widen a tensor."""
-        args, _ = node.filled(lambda ref: self.base(ref.index))
-        kind = KINDS.get(torch.result_type(*args[:2]))
-        if kind is None:
-            raise Unfusable(f"{node.name} of other types than {', '.join(KINDS.values())}")
-        return kind
+        return build_elementwise(node, self.base, self.g, operand)
 
     def _fit(self, index: int, output: Tensor) -> Changed:
         """A changed operand; where its only unit meets several others, a value per lane."""
@@ -268,6 +250,34 @@ class Translator:
         shape = self.base(node.outputs[0]).shape
         wide = [d - len(shape) for d in range(1, len(shape)) if shape[d] > 1]
         return wide[0] if len(wide) == 1 else None
+
+
+def find_kind(value: Tensor) -> str:
+    """The kind of a recorded value."""
+    kind = KINDS.get(value.dtype)
+    if kind is None:
+        raise Unfusable(f"numbers of type {value.dtype}")
+    return kind
+
+
+def build_elementwise(
+    node: Node, base: Lookup, graph: Graph, operand: Callable[[Ref], Expr]
+) -> Expr:
+    """An element-wise operation with expressions in place of its tensors."""
+    compared = node.name in COMPARISONS
+    kind = _find_compared_kind(node, base) if compared else find_kind(base(node.outputs[0]))
+    args, kwargs = node.filled(operand)
+    args += _place_keywords(node.name, kwargs)
+    return BUILD[node.name](graph, args, kind)
+
+
+def _find_compared_kind(node: Node, base: Lookup) -> str:
+    """The kind in which torch compares: a number or a lone value does not widen a tensor."""
+    args, _ = node.filled(lambda ref: base(ref.index))
+    kind = KINDS.get(torch.result_type(*args[:2]))
+    if kind is None:
+        raise Unfusable(f"{node.name} of other types than {', '.join(KINDS.values())}")
+    return kind
 
 
 def _place_keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:

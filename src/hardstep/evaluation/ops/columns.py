@@ -147,11 +147,11 @@ def _bias_entries(bias: Tensor, unit: Tensor) -> Tensor:
 
 
 def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
-    """One output channel of an ungrouped convolution: its filters become the channels."""
+    """One output channel of a convolution: the candidates' filters become its channels."""
     source, weight, bias = node.args[:3]
-    stride, padding, dilation, transposed, output_padding, groups = node.args[3:9]
+    transposed, groups = node.args[6], node.args[8]
     changed = columns.get(weight.index)
-    if source.index in columns or transposed or groups != 1:
+    if source.index in columns or transposed:
         return None
     if changed is None:
         moved = columns[bias.index]
@@ -164,11 +164,35 @@ def _convolution(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
     if isinstance(bias, Ref):
         moved_bias = columns.get(bias.index)
         entries = moved_bias.slices if moved_bias else base(bias.index)[changed.unit]
-    slices = node.func(
-        base(source.index), changed.slices, entries, stride, padding, dilation, False,
-        output_padding, 1,
-    )  # fmt: skip
+    own = changed.unit // (base(weight.index).shape[0] // groups)
+    slices = convolve_in_groups(node, base(source.index), changed.slices, entries, own)
     return Column(1, changed.unit, slices.movedim(1, 0))
+
+
+def convolve_in_groups(
+    node: Node, pictures: Tensor, filters: Tensor, entries: Tensor | None, own: Tensor
+) -> Tensor:
+    """Each filter over the channels of its group, `own`; (examples, filters, *pixels)."""
+    stride, padding, dilation, _, output_padding, groups = node.args[3:9]
+
+    def convolve(chosen: Tensor, pieces: Tensor, bias: Tensor | None, parts: int) -> Tensor:
+        return node.func(  # type: ignore[no-any-return]
+            chosen, pieces, bias, stride, padding, dilation, False, output_padding, parts
+        )
+
+    if groups == 1:
+        return convolve(pictures, filters, entries, 1)
+    each = pictures.shape[1] // groups
+    used, counts = torch.unique_consecutive(own, return_counts=True)
+    parts = pictures.reshape(len(pictures), groups, each, *pictures.shape[2:])
+    if len(set(counts.tolist())) == 1:  # one convolution, with the groups that are used
+        return convolve(parts[:, used].flatten(1, 2), filters, entries, len(used))
+    bounds = [0, *counts.cumsum(0).tolist()]
+    pieces = [
+        convolve(parts[:, group], filters[a:b], None if entries is None else entries[a:b], 1)
+        for group, a, b in zip(used.tolist(), bounds, bounds[1:], strict=False)
+    ]
+    return torch.cat(pieces, dim=1)
 
 
 def _unsqueeze(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:

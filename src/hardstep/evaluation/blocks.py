@@ -1,0 +1,326 @@
+"""The tiers: each a way to evaluate a block of parameters, on a step's record or without it.
+
+    fused        the slice of the record that the block reaches, compiled into one kernel
+    events       the same, following single numbers that differ, through convolutions and time
+    incremental  changes carried through the slice operation by operation
+    batched      whole forward passes, many at once
+    one by one   whole forward passes as a user would run them
+
+A tier returns losses, or a reason why it does not; `tiers` has the loop that tries them.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.batched import BATCHED, Batched
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events import (
+    Code,
+    EventKernel,
+    Program,
+    count_work,
+    plan_events,
+    write_code,
+)
+from hardstep.evaluation.events import Tables as EventTables
+from hardstep.evaluation.explain import Cost, TierReport
+from hardstep.evaluation.fused import (
+    Kernel,
+    KernelPlan,
+    Tables,
+    Unfusable,
+    count_bytes,
+    count_operations,
+    plan_kernel,
+)
+from hardstep.evaluation.incremental.changes import Change, Stacked
+from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.memory import LiveBytes
+from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.trace.record import Node, Record, Refused
+from hardstep.evaluation.trace.slice import Slice
+
+TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
+MAX_TILE = 1024
+MEASURED = 4  # candidates on which the memory of one is measured
+FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
+PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
+EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
+SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was found out about a subspace; another may change the same tensors otherwise."""
+
+    plans: dict[Key, KernelPlan] = field(default_factory=dict)
+    programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
+    peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
+    verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
+    refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step's candidates and record."""
+
+    candidates: Candidates
+    problem: Problem
+    record: Record
+    memory: Memory
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The record's values as kernels read them."""
+        return Tables(self.record)
+
+    @cached_property
+    def event_tables(self) -> EventTables:
+        """The record's values as kernels of events read them."""
+        return EventTables(self.record)
+
+    @cached_property
+    def forward_work(self) -> float:
+        """Operations on vectors that a plain forward pass takes, about."""
+        return count_work(self.record)
+
+    @property
+    def base(self) -> Tensor:
+        """The base's loss."""
+        return self.record.values[self.record.result]
+
+    def names(self, span: Span) -> tuple[str, ...]:
+        """The tensors of a block."""
+        return self.candidates.subspace.blocks[span.block].names
+
+    def slice(self, span: Span) -> Slice:
+        """The part of the record that a block reaches; may be refused."""
+        return Slice(self.record, self.names(span))
+
+    def key(self, span: Span) -> Key:
+        """What a block's evaluation depends on, apart from numbers and from the subspace."""
+        return (self.record.signature, span.block, self.candidates.offsets.shape[-1])
+
+
+class Tier(ABC):
+    """A way to evaluate a block."""
+
+    name: str
+    reads_record = True  # so that its losses have to be verified
+    distrusted: tuple[str, ...] = ()  # tiers that are not used for a block this one gets wrong
+
+    @property
+    def taken(self) -> str:
+        """The tier that found the last losses; this one, unless it has a fallback of its own."""
+        return self.name
+
+    @abstractmethod
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """The losses of a span, or why this tier does not find them: nothing, if it is not for it.
+
+        Raises:
+            Refused: The record cannot answer, so that no tier that reads it could.
+        """
+
+    @abstractmethod
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """How a span that was just evaluated was evaluated, and why not faster."""
+
+
+def _explain(fault: Exception) -> str:
+    """Why no kernel could be made."""
+    if isinstance(fault, Unfusable):
+        return str(fault)
+    return f"no kernel could be made: {type(fault).__name__}: {fault}"
+
+
+@dataclass(frozen=True)
+class Fused(Tier):
+    """A compiled kernel per block, planned once for the same operations."""
+
+    memory_budget: int
+    name = FUSED
+    distrusted = (FUSED,)
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        key, plans = step.key(span), step.memory.plans
+        if key not in plans:
+            nodes = step.slice(span).nodes
+            try:
+                plans[key] = plan_kernel(step.candidates, step.record, nodes, span)
+            except Exception as fault:  # some are ours; there is a slower tier that is right
+                reason = _explain(fault)
+                step.memory.refusals[key, FUSED] = reason
+                return reason
+        try:
+            kernel = Kernel(plans[key], step.tables)
+            sums = {closing.output for closing in kernel.plan.program.closings}
+            walk = None if step.record.result in sums else Walk(step.slice(span))
+            run = partial(self._run, step, kernel, walk)
+            size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
+            return torch.cat(span.evaluate(run, size))
+        except Unfusable as unfit:  # these candidates, not the operations
+            return str(unfit)
+
+    @staticmethod
+    def _run(step: Step, kernel: Kernel, walk: Walk | None, tile: Span) -> Tensor:
+        """The kernel's sums, carried on to the loss unless it is one of them."""
+        sums, num = kernel.sums(step.candidates, tile), tile.end - tile.start
+        if walk is None:
+            return sums[step.record.result].reshape(num)
+        env: dict[int, Change] = {index: Stacked(total) for index, total in sums.items()}
+        return walk.finish(env, kernel.plan.after, None, num)
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`."""
+        planned = step.memory.plans[step.key(span)]
+        kernel = Kernel(planned, step.tables)
+        tile = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
+        cost = Cost(count_operations(planned.program), count_bytes(planned.program))
+        return TierReport(FUSED, "", tile, cost)
+
+
+@dataclass(frozen=True)
+class Events(Tier):
+    """Lists of numbers that differ from the base, for pictures and what follows from them.
+
+    Where nearly everything differs, a plain forward pass takes fewer operations; so the first
+    candidates of a step are counted. A clock would decide otherwise from run to run.
+    """
+
+    memory_budget: int
+    name = EVENTS
+    distrusted = (EVENTS,)
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        nodes = step.slice(span).nodes
+        if not any(node.name in PICTURES for node in nodes):
+            return ""
+        try:
+            kernel = self._kernel(step, span, nodes)
+        except Refused:
+            raise
+        except Exception as fault:  # some are ours; there is a slower tier that is right
+            reason = _explain(fault)
+            step.memory.refusals[step.key(span), EVENTS] = reason
+            return reason
+        walk = Walk(step.slice(span))
+        first, rest = self._split(step, span)
+        run = partial(self._losses, step, kernel, walk)
+        try:
+            losses, work = self._run(step, kernel, walk, first)
+            if work > step.forward_work:
+                return "a candidate changes nearly everything"
+            return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
+        except Unfusable as unfit:  # these candidates, not the operations
+            return str(unfit)
+
+    def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
+        key, programs = step.key(span), step.memory.programs
+        if key not in programs:
+            program = plan_events(step.candidates, step.record, nodes, span)
+            programs[key] = program, write_code(program)
+        program, code = programs[key]
+        if code.scratch > SCRATCH_BYTES:
+            raise Unfusable(f"changed values need {code.scratch / 1e6:,.0f} MB for each thread")
+        return EventKernel(program, code, step.event_tables)
+
+    @staticmethod
+    def _split(step: Step, span: Span) -> tuple[Span, Span]:
+        """The candidates of the first particle, and the others."""
+        _, vertices, probes, _ = step.candidates.offsets.shape
+        middle = min(span.end, span.start + vertices * probes)
+        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
+
+    def _tile_size(self, step: Step, kernel: EventKernel) -> int:
+        """Whole particles, as many as memory allows."""
+        _, vertices, probes, _ = step.candidates.offsets.shape
+        most = min(EVENT_BYTES, self.memory_budget) // kernel.bytes_per_candidate
+        return max(1, most // (vertices * probes)) * vertices * probes
+
+    @staticmethod
+    def _run(step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> tuple[Tensor, float]:
+        """Losses, and the operations on vectors of one candidate."""
+        env, pairs, work = kernel.run(step.candidates, tile)
+        num, each = tile.end - tile.start, float(work.double().mean())
+        if pairs is None:
+            return step.base.expand(num), each
+        return walk.finish(env, kernel.program.after, pairs, num), each
+
+    def _losses(self, step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> Tensor:
+        return self._run(step, kernel, walk, tile)[0]
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`; operations are those that the events took.
+
+        There is no kernel of the other kind for convolutions, so no model could be faster.
+        """
+        del reason
+        kernel = self._kernel(step, span, step.slice(span).nodes)
+        first, _ = self._split(step, span)
+        work = self._run(step, kernel, Walk(step.slice(span)), first)[1]
+        operations = work * kernel.program.lanes
+        cost = Cost(2 * operations, 8 * operations)
+        return TierReport(EVENTS, "", self._tile_size(step, kernel), cost)
+
+
+@dataclass(frozen=True)
+class Carried(Tier):
+    """Columns while changes stay columns, then examples that differ, then whole values."""
+
+    memory_budget: int
+    name = INCREMENTAL
+    # What a model hides from the record it may hide from a batched pass too.
+    distrusted = (INCREMENTAL, BATCHED)
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        walk = Walk(step.slice(span))
+        run = partial(walk.losses, step.candidates)
+        return torch.cat(span.evaluate(run, self._tile_size(step, walk, span)))
+
+    def _tile_size(self, step: Step, walk: Walk, span: Span) -> int:
+        """Candidates at once: by their largest value, and by what the budget holds of them all."""
+        size = min(MAX_TILE, max(1, TILE_BYTES // walk.largest))
+        peaks, key = step.memory.peaks, step.key(span)
+        if key not in peaks:
+            few = Span(span.block, span.start, min(span.end, span.start + MEASURED))
+            with LiveBytes() as live:
+                walk.losses(step.candidates, few)
+            peaks[key] = max(1, live.peak // (few.end - few.start))
+        return max(1, min(size, self.memory_budget // peaks[key]))
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`."""
+        tile = self._tile_size(step, Walk(step.slice(span)), span)
+        return TierReport(INCREMENTAL, reason, tile, Cost())
+
+
+@dataclass(frozen=True)
+class Plain(Tier):
+    """An evaluator of whole forward passes."""
+
+    name: str
+    evaluator: Batched | OneByOne
+    reads_record = False
+
+    @property
+    def taken(self) -> str:
+        """See `Tier.taken`."""
+        return self.evaluator.path
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        return self.evaluator.losses(step.candidates, step.problem, [span])
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`."""
+        return self.evaluator.describe(step.candidates, step.problem, span, reason)

@@ -1,0 +1,129 @@
+"""What a kernel of events consists of: slots that hold changed values, and stages between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hardstep.evaluation.events.layouts import Layout
+
+Lookup = Callable[[int], Tensor]  # a recorded base value, by number
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The address of numbers that a step makes from recorded values."""
+
+    key: tuple[object, ...]
+    make: Callable[[Lookup], Tensor]
+
+
+@dataclass(eq=False)
+class Slot:
+    """A changed value that stages hand on: its new numbers, by vectors that were touched."""
+
+    kind: str
+    layout: Layout
+    level: float  # stages up to this level write it, stages of later ones read it
+    base: Table  # its numbers where nothing is touched, a line per example or one for all
+
+    @property
+    def size(self) -> int:
+        """Numbers per example."""
+        return self.layout.size
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """An offset in scratch memory: a part of a slot, or of a stage's own list of work."""
+
+    part: str
+    owner: object
+
+
+@dataclass(frozen=True, eq=False)
+class Stride:
+    """Bytes from one example to the next in a table; none if all examples share a line."""
+
+    table: Table
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """The address of indices that do not change from step to step."""
+
+    values: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PerTile:
+    """The address of something that belongs to a tile: columns that enter, losses that leave."""
+
+    name: tuple[object, ...]
+
+
+Word = Room | Table | Stride | Fixed | PerTile | int
+
+
+def slot_words(slot: Slot) -> list[Word]:
+    """What `Writer.slot` reads."""
+    parts: list[Word] = [Room(part, slot) for part in ("new", "touched", "list", "count")]
+    return [*parts, slot.base, Stride(slot.base)]
+
+
+@dataclass(eq=False)
+class Stage:
+    """A function's text, without its name, and its arguments."""
+
+    text: Callable[[str], str]  # with a name
+    key: tuple[object, ...]  # stages with the same key have the same text
+    words: list[Word]
+    level: float
+    slots: list[Slot]  # what it reads and writes
+    work: int = 0  # vectors of its own list of work
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds differences to numbers of the base."""
+        return self.key[0] in ("enter", "spread", "depthwise", "scatter")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A convolution with a changed filter: how the channel's new numbers are found."""
+
+    node: Any
+    slot: Slot
+    order: Tensor  # places of pixels in a line of the slot
+    length: int  # of a line
+    taps: Tensor  # (taps, length): the pixel that each tap reads for a place; beyond all if none
+
+    @property
+    def pictures(self) -> Table:
+        """What the filter reads."""
+        index = self.node.args[0].index
+        return Table(("value", index), lambda values: values(index))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A changed vector of parameters, spread over the pixels of a value."""
+
+    make: Callable[[Lookup], Tensor]  # from parameters, of which some are (candidates, channels)
+    row: int  # room for the channels
+
+
+@dataclass(eq=False)
+class Program:
+    """Everything about a block's kernel but the numbers of a step."""
+
+    examples: int
+    lanes: int
+    slots: list[Slot] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    spreads: list[Spread] = field(default_factory=list)
+    cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
+    before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
+    after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch

@@ -1,0 +1,121 @@
+"""What changed filters and vectors make of a step's examples: the numbers that enter a kernel.
+
+A convolution is linear in its filter, so a channel's change is that of the filter over patches of
+the pictures. Patches are gathered once per step, in the order in which the kernel reads the result.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad as fill
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
+from hardstep.evaluation.events.tables import Tables
+from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.ops.columns import Column, column_rule, convolve_in_groups
+from hardstep.evaluation.trace.record import Ref
+
+PATCH_BYTES = 256 << 20  # of all patches of a block; beyond that torch convolves
+Made = dict[tuple[object, ...], Tensor]
+
+
+def spread_vectors(program: Program, candidates: Candidates, tile: Span, tables: Tables) -> Made:
+    """Changed vectors of parameters, and what becomes of them before they meet an example."""
+    sources, base = tables.written.sources, tables.written.values.__getitem__
+    changed = {sources[name]: value for name, value in candidates.changed(tile).items()}
+    made: Made = {}
+    for number, spread in enumerate(program.spreads):
+        lines = spread.make(lambda index: changed.get(index, base(index)))
+        lines = lines.expand(tile.end - tile.start, -1)
+        made["spread", number] = fill(lines, (0, spread.row - lines.shape[1])).contiguous()
+    return made
+
+
+def add_channels(program: Program, candidates: Candidates, tile: Span, tables: Tables) -> Made:
+    """What changed filters add to their channels, (examples, candidates, length) for each entry."""
+    local = candidates.local(tile)
+    if local is None:
+        raise Unfusable("a candidate changes two units")
+    sources, base = tables.written.sources, tables.written.values.__getitem__
+    env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
+    for node in program.before:
+        change = column_rule(node, env, base)
+        assert change is not None
+        env[node.outputs[0]] = change
+    made: Made = {}
+    for number, entry in enumerate(program.entries):
+        unit, filters, shift = _find_changes(entry, env, base)
+        respond = _multiply if _fits(program, base) else _convolve
+        made["column", number] = respond(entry, unit, filters, shift, tables)
+        made[("units",)] = unit.contiguous()
+    made[("number",)] = torch.tensor([tile.end - tile.start])
+    return made
+
+
+def _find_changes(
+    entry: Entry, env: Mapping[int, Column], base: Lookup
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The unit of each candidate, how its filter changes, and how its bias does."""
+    _, weight, bias = entry.node.args[:3]
+    kernel = base(weight.index)
+    changed = env.get(weight.index)
+    moved = env.get(bias.index) if isinstance(bias, Ref) else None
+    unit = (changed or moved).unit  # type: ignore[union-attr]
+    filters = kernel.new_zeros(len(unit), *kernel.shape[1:])
+    if changed is not None:
+        filters = changed.slices - kernel[unit]
+    shift = kernel.new_zeros(len(unit))
+    if moved is not None:
+        shift = moved.slices - base(bias.index)[unit]
+    return unit, filters, shift
+
+
+def _num_patches(entry: Entry, base: Lookup) -> int:
+    pictures = base(entry.node.args[0].index)
+    return pictures.shape[0] * pictures.shape[1] * entry.taps.numel()
+
+
+def _fits(program: Program, base: Lookup) -> bool:
+    size = base(program.entries[0].node.args[1].index).element_size()
+    return sum(_num_patches(entry, base) for entry in program.entries) * size <= PATCH_BYTES
+
+
+def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
+    """Products of filters and patches."""
+    source, weight = (part.index for part in entry.node.args[:2])
+    groups, examples = entry.node.args[8], len(tables.written.values[source])
+
+    def gather(values: Lookup) -> Tensor:
+        pictures = values(source)
+        flat = fill(pictures.flatten(2), (0, 1))  # the last pixel is the one that is not there
+        found = flat[:, :, entry.taps.flatten()]
+        found = found.reshape(examples, groups, -1, entry.length)
+        inside = torch.zeros(entry.length, dtype=pictures.dtype)
+        inside[entry.order.flatten()] = 1  # what a bias adds to
+        return torch.cat([found, inside.expand(examples, groups, 1, -1)], dim=2)
+
+    key = ("patches", source, weight, entry.slot.layout.key, groups)
+    patches = tables.get(Table(key, gather))
+    lines = torch.cat([filters.flatten(1), shift[:, None]], dim=1)
+    if groups == 1:
+        return torch.matmul(lines, patches[:, 0])
+    own = unit // (tables.written.values[weight].shape[0] // groups)
+    used, counts = torch.unique_consecutive(own, return_counts=True)
+    bounds = [0, *counts.cumsum(0).tolist()]
+    pieces = [
+        torch.matmul(lines[first:last], patches[:, group])
+        for group, first, last in zip(used.tolist(), bounds, bounds[1:], strict=False)
+    ]
+    return torch.cat(pieces, dim=1)
+
+
+def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
+    """The same by torch's convolution, where patches would take too much memory."""
+    source, weight = (tables.written.values[part.index] for part in entry.node.args[:2])
+    own = unit // (len(weight) // entry.node.args[8])
+    flat = convolve_in_groups(entry.node, source, filters, shift, own).flatten(2)
+    lines = flat.new_zeros(*flat.shape[:2], entry.length)
+    lines[:, :, entry.order.flatten()] = flat
+    return lines

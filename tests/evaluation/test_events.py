@@ -1,0 +1,143 @@
+"""Events: losses of convolutional networks from the few numbers that differ."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
+from hardstep.evaluation.blocks import Events
+from hardstep.nn import build
+from hardstep.subspaces import Full, RowWise
+
+from .catalogue import candidates_for
+from .event_networks import NETWORKS
+from .random_pictures import draw_problem
+
+EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch):
+    """Small networks are followed even where nearly all of them changes."""
+    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda record: float("inf"))
+
+
+def pose(name: str, dtype: torch.dtype = torch.float64, batch: int = 5) -> Problem:
+    make, shape, _ = NETWORKS[name]
+    model = build(make, 3).to(dtype).eval()
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(batch, *shape, generator=generator, dtype=dtype)
+    return Problem(model, inputs, torch.arange(batch) % 4, F.cross_entropy)
+
+
+def compare(problem: Problem, subspace=None, evaluator=None) -> Incremental:
+    """Check all losses against plain forward passes."""
+    evaluator = evaluator or Incremental()
+    candidates = candidates_for(problem.model, subspace or RowWise(1))
+    plain = ModelObjective(problem, OneByOne()).losses(candidates)
+    found = ModelObjective(problem, evaluator).losses(candidates)
+    limit = EXACT[plain.dtype]
+    torch.testing.assert_close(found, plain, rtol=limit, atol=limit)
+    return evaluator
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_losses_are_those_of_plain_forward_passes(name):
+    evaluator = compare(pose(name))
+    tiers = {one: tier for names, tier in evaluator.notes.items() for one in names}
+    assert {tiers[one] for one in NETWORKS[name][2].split()} <= {"events"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_get_the_losses_of_plain_forward_passes(seed):
+    compare(draw_problem(seed))
+
+
+@pytest.mark.parametrize("name", ["spiking", "binary", "separable"])
+def test_single_precision_is_exact_to_its_rounding(name):
+    compare(pose(name, torch.float32))
+
+
+def test_candidates_along_single_weights_are_followed():
+    evaluator = compare(pose("wide"), Full())
+    assert evaluator.notes[("2.weight",)] == "events"
+
+
+def test_candidates_that_change_two_filters_take_another_tier():
+    problem = pose("wide")
+    candidates = candidates_for(problem.model, Full(), dim=4)  # a filter has nine weights
+    plain = ModelObjective(problem, OneByOne()).losses(candidates)
+    evaluator = Incremental()
+    found = ModelObjective(problem, evaluator).losses(candidates)
+    torch.testing.assert_close(found, plain, rtol=1e-10, atol=1e-10)
+    assert evaluator.notes[("0.weight",)] != "events"
+
+
+def test_a_plan_that_fails_gives_way(monkeypatch):
+    def fail(*arguments):
+        raise IndexError("beyond the end")
+
+    monkeypatch.setattr("hardstep.evaluation.blocks.plan_events", fail)
+    evaluator = compare(pose("wide"))
+    assert "events" not in evaluator.notes.values()
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_any_number_of_examples_will_do(batch):
+    compare(pose("spiking", batch=batch))
+
+
+def test_a_program_serves_later_steps_with_other_numbers():
+    problem, evaluator = pose("binary"), Incremental()
+    candidates = candidates_for(problem.model, RowWise(1))
+    ModelObjective(problem, evaluator).losses(candidates)
+    with torch.no_grad():
+        for tensor in [*problem.model.parameters(), *problem.model.buffers()]:
+            if tensor.is_floating_point():
+                tensor.mul_(1.3).add_(0.01)
+    changed = candidates_for(problem.model, RowWise(1))
+    assert changed.base is not candidates.base
+    compare(problem, evaluator=evaluator)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    problem = pose("separable", torch.float32)
+    candidates = candidates_for(problem.model, RowWise(1))
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found.append(ModelObjective(problem, Incremental()).losses(candidates))
+    torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_tiles_change_no_bit(monkeypatch):
+    problem = pose("spiking", torch.float32)
+    candidates = candidates_for(problem.model, RowWise(1))
+    whole = ModelObjective(problem, Incremental()).losses(candidates)
+    monkeypatch.setattr("hardstep.evaluation.blocks.EVENT_BYTES", 1)
+    assert torch.equal(ModelObjective(problem, Incremental()).losses(candidates), whole)
+
+
+def test_a_block_of_which_nearly_everything_changes_is_left_to_plain_passes(monkeypatch):
+    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda record: 1.0)
+    evaluator = compare(pose("separable"))
+    assert Events.name not in evaluator.notes.values()
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_base_that_is_not_finite_gives_the_losses_of_plain_passes(number):
+    problem = pose("wide")
+    problem.inputs[2, 0, 1, 1] = number
+    candidates = candidates_for(problem.model, RowWise(1))
+    plain = ModelObjective(problem, OneByOne()).losses(candidates)
+    found = ModelObjective(problem, Incremental()).losses(candidates)
+    torch.testing.assert_close(found, plain, equal_nan=True, rtol=1e-10, atol=1e-10)
+
+
+def test_batch_norm_with_the_statistics_of_the_batch_is_exact():
+    problem = pose("binary")
+    problem.model.train()
+    compare(problem)
