@@ -33,6 +33,15 @@ def test_the_limit_of_the_process_counts(monkeypatch):
     assert free_bytes() == 0
 
 
+def test_what_is_reserved_counts_for_the_limit_of_the_process_only(monkeypatch):
+    monkeypatch.setattr(_memory, "_free_by_limit", lambda: 10**9)
+    check_memory("things", 2, "have fewer", reserved=10**8)
+    with pytest.raises(CapacityError, match=r"need about 2.00 GB of memory, and 1.00 GB"):
+        check_memory("things", 2, "have fewer", reserved=2 * 10**9)
+    monkeypatch.undo()
+    check_memory("things", 2, "have fewer", reserved=10**15)
+
+
 def test_bytes_come_in_the_unit_that_suits_them():
     assert [format_bytes(n) for n in (640, 12_500_000, 3 * 10**9)] == [
         "640 bytes",

@@ -8,7 +8,7 @@ protocol and a table of its own.
 
 from pathlib import Path
 
-from benchmarks.pages import costs, edges, marked, readme, scarce
+from benchmarks.pages import costs, edges, fuzz, marked, readme, scarce
 from benchmarks.runs import ladder, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "lab" / "results.md"
 MARKED = (
     ROOT / "README.md",
     ROOT / "docs" / "lab" / "comparing.md",
+    ROOT / "docs" / "lab" / "fuzz.md",
     ROOT / "docs" / "lab" / "gallery.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
@@ -51,7 +52,7 @@ def pages() -> dict[Path, str]:
         parts.append(f"### {data}, {ladder.STEPS[data]:,} steps\n\n{ladder.table(data)}")
     made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
-    made |= {"scarce": scarce.table(summary)} | tutorial.parts()
+    made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

@@ -9,18 +9,22 @@ from hardstep.errors import CapacityError
 _GROUP = Path("/sys/fs/cgroup")  # of a container or a batch job
 
 
-def check_memory(what: str, needed: int, way_out: str) -> None:
+def check_memory(what: str, needed: int, way_out: str, reserved: int = 0) -> None:
     """Refuse to begin what needs more memory than there is.
 
     Args:
         what: Begins the sentence, for instance "Search: 3 variables".
         needed: Bytes, about.
         way_out: Ends the sentence.
+        reserved: Bytes that are asked for and hardly written to: a limit of the process counts
+            them, the machine does not.
 
     Raises:
         CapacityError: It would not fit.
     """
-    free = free_bytes()
+    free, allowed = free_bytes(), max(0, _free_by_limit())
+    if needed + reserved > allowed:
+        needed, free = needed + reserved, allowed
     if needed > free:
         raise CapacityError(
             f"{what} need about {format_bytes(needed)} of memory, and {format_bytes(free)} are "

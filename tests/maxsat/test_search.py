@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hardstep.errors import ConfigError
+from hardstep.errors import CapacityError, ConfigError
 from hardstep.maxsat import Formula, Search, random_ksat
 from hardstep.maxsat.objective import Standing
 
@@ -92,3 +92,11 @@ def test_without_a_step_the_start_is_the_answer():
     found = Search(formula, seed=2).run(0)
     assert (found.steps, found.stopped) == (0, "steps")
     assert formula.cost(found.assignment) == (found.standing.weight, 0)
+
+
+def test_variables_that_do_not_occur_count_where_the_process_is_limited(monkeypatch):
+    formula = Formula.from_lists([[1, -2], [2, 3]], num_variables=10**9)
+    Search(formula, 0)  # costs nothing
+    monkeypatch.setattr("hardstep._memory._free_by_limit", lambda: 10**9)
+    with pytest.raises(CapacityError, match=r"Search: 3 variables .* need about 4.00 GB"):
+        Search(formula, 0)

@@ -10,6 +10,7 @@ _STEP = (240, 4, 6)  # for each variable, clause and literal
 _FLIPS = (40, 24, 10)
 _WEIGHTS = 24  # more for each clause, if the weights differ
 _FORMULA_PER_CLAUSE, _FORMULA_PER_LITERAL = 32, 4
+_ASSIGNMENTS = 4  # of all variables, those included that do not occur: the current one, the best, …
 
 
 def check_search(formula: Formula) -> None:
@@ -39,4 +40,5 @@ def _check(
         f"{who}: {variables:,} variables in {formula.num_clauses:,} clauses",
         per_variable * variables + per_clause * formula.num_clauses + per_literal * literals,
         "take a machine with more, or a smaller formula",
+        reserved=_ASSIGNMENTS * (formula.num_variables - variables),
     )
