@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from torch.func import functional_call
 
@@ -67,8 +68,11 @@ def test_an_unmodified_snntorch_network_learns_from_forward_passes(tmp_path, cap
     assert result["valid_accuracy"] > 0.3  # guessing among 143 images: 0.1 with a deviation of 0.03
 
 
-def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes():
-    task = tasks.find(f"{EXAMPLES / 'snntorch_model.py'}:leaky")
+@pytest.mark.parametrize(
+    ("name", "tiers"), [("leaky", {"fused"}), ("convolutional", {"events", "fused"})]
+)
+def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes(name, tiers):
+    task = tasks.find(f"{EXAMPLES / 'snntorch_model.py'}:{name}")
     model = nn.build(task.model, 0)
     batch = task.data(0).train.select(torch.arange(task.batch_size))
     opt = PolyStep(model, task.settings(4), seed=0)
@@ -80,3 +84,4 @@ def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes():
             output = functional_call(model, candidates.parameters(number), batch.inputs)
         plain = task.loss_fn(output, batch.labels)
         torch.testing.assert_close(losses[number].float(), plain, rtol=1e-5, atol=1e-5)
+    assert set(opt.evaluator.notes.values()) == tiers
