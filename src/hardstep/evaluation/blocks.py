@@ -50,6 +50,7 @@ MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
 PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
+EVENT_COST = 4  # operations of a forward pass in the time of one on a vector with events
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 Key = tuple[str, int, int]
@@ -191,8 +192,9 @@ class Fused(Tier):
 class Events(Tier):
     """Lists of numbers that differ from the base, for pictures and what follows from them.
 
-    Where nearly everything differs, a plain forward pass takes fewer operations; so the first
-    candidates of a step are counted. A clock would decide otherwise from run to run.
+    Where nearly everything differs, a plain forward pass takes less time, and operation by operation
+    takes more; so the operations of a step's first candidates are counted. A clock would decide
+    otherwise from run to run.
     """
 
     memory_budget: int
@@ -217,8 +219,8 @@ class Events(Tier):
         run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            if work > step.forward_work:
-                return "a candidate changes nearly everything"
+            if EVENT_COST * work > step.forward_work:
+                raise Refused("a candidate changes so much that whole forward passes take less")
             return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations
             return str(unfit)
