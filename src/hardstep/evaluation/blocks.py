@@ -192,7 +192,7 @@ class Fused(Tier):
 class Events(Tier):
     """Lists of numbers that differ from the base, for pictures and what follows from them.
 
-    Where nearly everything differs, a plain forward pass takes less time, and operation by operation
+    Where nearly everything differs, a plain forward pass takes less time, and the incremental tier
     takes more; so the operations of a step's first candidates are counted. A clock would decide
     otherwise from run to run.
     """
