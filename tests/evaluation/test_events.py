@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.blocks import Events
+from hardstep.evaluation.events.linear import as_index
+from hardstep.evaluation.fused import Unfusable
 from hardstep.nn import build
 from hardstep.subspaces import Full, RowWise
 
@@ -141,3 +143,9 @@ def test_batch_norm_with_the_statistics_of_the_batch_is_exact():
     problem = pose("binary")
     problem.model.train()
     compare(problem)
+
+
+def test_numbers_beyond_32_bits_are_refused_not_wrapped():
+    with pytest.raises(Unfusable, match="more weights than 32 bits can number"):
+        as_index(torch.tensor([2**31]))
+    assert as_index(torch.tensor([2**31 - 1])).values.tolist() == [2**31 - 1]

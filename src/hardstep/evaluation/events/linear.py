@@ -21,7 +21,10 @@ from hardstep.evaluation.trace.record import Node, Ref
 MOST_ENTRIES = 1 << 24  # of a list of single weights
 
 
-def _index(values: Tensor) -> Fixed:
+def as_index(values: Tensor) -> Fixed:
+    """Numbers as kernels read them, in 32 bits."""
+    if values.numel() and values.max() > torch.iinfo(torch.int32).max:
+        raise Unfusable("a layer has more weights than 32 bits can number")
     return Fixed(values.to(torch.int32).contiguous())
 
 
@@ -95,8 +98,8 @@ def _spread(
         by_channel = _by_channel(values(weight), groups, transposed)
         return fill(by_channel, (0, row - by_channel.shape[2])).contiguous()
 
-    words: list[Word] = [*slot_words(slot), *slot_words(target), _index(pixel_of)]
-    words += [_index(weight_of), Fixed(starts), _index(first[order]), _index(offset[order])]
+    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
+    words += [as_index(weight_of), Fixed(starts), as_index(first[order]), as_index(offset[order])]
     words += [Table(("rows", weight, groups, transposed, row), make)]
     write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
     planner.stage("spread", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
@@ -120,8 +123,8 @@ def _depthwise(
         return fill(by_tap, (0, vectors * lanes - channels)).contiguous()
 
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
-    words += [Fixed(list_by(source[order], pixels * vectors)), _index(first[order])]
-    words += [_index(offset[order]), Table(("taps", weight, vectors), make)]
+    words += [Fixed(list_by(source[order], pixels * vectors)), as_index(first[order])]
+    words += [as_index(offset[order]), Table(("taps", weight, vectors), make)]
     write = partial(write_depthwise, kind=slot.kind)
     planner.stage("depthwise", write, words, target.level - 0.5, [slot, target])
 
@@ -156,7 +159,7 @@ def _scatter(
     planner: Planner, slot: Slot, target: Slot, source: Tensor, place: Tensor, weights: Table
 ) -> None:
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
-    words += [Fixed(list_by(source, slot.size)), _index(place), weights]
+    words += [Fixed(list_by(source, slot.size)), as_index(place), weights]
     write = partial(write_scatter, kind=slot.kind)
     planner.stage("scatter", write, words, target.level - 0.5, [slot, target])
 
@@ -184,9 +187,9 @@ def follow_product(planner: Planner, node: Node) -> None:
     pixel_of[layout.places] = 0
     weight_of = torch.zeros(layout.size, dtype=torch.long)
     weight_of[layout.places] = torch.arange(inputs) * row
-    words: list[Word] = [*slot_words(slot), *slot_words(target), _index(pixel_of)]
-    words += [_index(weight_of), _index(torch.tensor([0, 1, 1])), _index(torch.zeros(1))]
-    words += [_index(torch.zeros(1))]
+    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
+    words += [as_index(weight_of), as_index(torch.tensor([0, 1, 1])), as_index(torch.zeros(1))]
+    words += [as_index(torch.zeros(1))]
     words += [
         Table(("matrix", right, row), lambda v: fill(v(right), (0, row - outputs)).contiguous())
     ]

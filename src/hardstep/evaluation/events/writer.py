@@ -54,7 +54,7 @@ class Writer(Vectors):
         self.block(end)
 
     @contextmanager
-    def when(self, condition: Value, likely: bool = True) -> Iterator[None]:
+    def when(self, condition: Value) -> Iterator[None]:
         """Only where a scalar condition holds."""
         then, end = self.label("then"), self.label("end")
         self.line(f"br i1 {condition}, label %{then}, label %{end}")
