@@ -50,7 +50,7 @@ MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
 PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
-EVENT_COST = 4  # operations of a forward pass in the time of one on a vector with events
+EVENT_COST = 3  # operations of a forward pass in the time of one on a vector with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 Key = tuple[str, int, int]
