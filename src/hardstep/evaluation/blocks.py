@@ -50,7 +50,7 @@ MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
 PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
-EVENT_COST = 3  # operations of a forward pass in the time of one on a vector with events, about
+EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 Key = tuple[str, int, int]
@@ -88,7 +88,7 @@ class Step:
 
     @cached_property
     def forward_work(self) -> float:
-        """Operations on vectors that a plain forward pass takes, about."""
+        """Operations that a plain forward pass takes, about."""
         return count_work(self.record)
 
     @property
@@ -219,7 +219,7 @@ class Events(Tier):
         run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            if EVENT_COST * work > step.forward_work:
+            if EVENT_COST * work * kernel.program.lanes > step.forward_work:
                 raise Refused("a candidate changes so much that whole forward passes take less")
             return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations

@@ -15,8 +15,6 @@ from hardstep.evaluation.fused.emit_vectors import BYTES
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
 from hardstep.evaluation.trace.record import Node, Record, Refused
 
-LANES = 16  # of a plain forward pass, in single precision
-
 
 class Found(NamedTuple):
     """What a tile's candidates change at the cuts."""
@@ -26,13 +24,13 @@ class Found(NamedTuple):
     work: Tensor  # (n,) operations on vectors that each candidate took
 
 
-def count_work(written: Record) -> float:
-    """Operations on vectors of a plain forward pass: multiply-adds, or numbers made."""
+def count_work(written: Record) -> int:
+    """Operations of a plain forward pass: multiply-adds, or numbers made."""
     total = 0
     for node in written.nodes:
         for index in node.outputs:
             total += written.values[index].numel() * _depth(node, written) if index >= 0 else 0
-    return total / LANES
+    return total
 
 
 def _depth(node: Node, written: Record) -> int:
