@@ -12,7 +12,6 @@ from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.linear_stages import (
-    choose_blocks,
     write_lanes,
     write_product,
     write_rows,
@@ -115,12 +114,13 @@ def _spread(
     words += [Fixed(starts), as_index(first[order]), as_index(offset[order])]
     words += [Table(("rows", weight, groups, transposed, row), make)]
     if by_vector is None:
-        name, detail = "spread", (row // lanes,)
+        name: str = "spread"
+        detail: tuple[int, ...] = (row // lanes,)
         write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
     else:
-        blocks = choose_blocks(int(starts.diff().mode().values), row // lanes)
-        name, detail = "rows", (row // lanes, *blocks)
-        write = partial(write_rows, kind=slot.kind, vectors=row // lanes, blocks=blocks)
+        spaced = tuple(tap * row for tap in range(num_taps))
+        name, detail = "rows", (row // lanes, *spaced)
+        write = partial(write_rows, kind=slot.kind, vectors=row // lanes, taps=spaced)
     planner.stage(name, write, words, target.level - 0.5, [slot, target], detail=detail)
 
 
