@@ -61,7 +61,7 @@ def jelly_cnn(node: Make, mode: str, norm: bool = False, pool: Make | None = Non
 
 def jelly_contained() -> nn.Module:
     """Layers of torch itself in the container that folds time into the batch."""
-    folded = partial(layer.SeqToANNContainer)
+    folded = layer.SeqToANNContainer
     return Jelly(
         "m",
         folded(nn.Conv2d(1, CHANNELS, 3, padding=1), nn.MaxPool2d(2)),
@@ -185,8 +185,11 @@ def _snntorch() -> dict[str, Make]:
         found[f"convolutional, {name}"] = lambda node=node: Torch(node, conv_layers())
     for kind, make in (("linear", linear_layers), ("convolutional", conv_layers)):
         found[f"{kind}, Leaky(init_hidden=True)"] = lambda make=make: TorchHidden(make())
-    carried = lambda: TorchHidden(linear_layers(), carries_state=True)  # noqa: E731
-    return found | {"linear, Leaky(init_hidden=True), not reset": carried}
+    return found | {
+        "linear, Leaky(init_hidden=True), not reset": lambda: TorchHidden(
+            linear_layers(), carries_state=True
+        )
+    }
 
 
 def networks() -> dict[tuple[str, str], Make]:
