@@ -80,13 +80,13 @@ def _relu(g: Graph, args: Operands, kind: Kind) -> Expr:
 def _leaky(g: Graph, args: Operands, kind: Kind) -> Expr:
     value, zero = _read(g, args[0], kind), g.constant(0.0, kind)
     scaled = g.apply(Fn.MUL, value, _read(g, args[1] if len(args) > 1 else 0.01, kind))
-    return g.apply(Fn.SELECT, g.apply(Fn.GT, value, zero), value, scaled)
+    return g.select(g.apply(Fn.GT, value, zero), value, scaled)
 
 
 def _where(g: Graph, args: Operands, kind: Kind) -> Expr:
     condition, a, b = args
     left, right = (_read(g, arg, kind) for arg in (a, b))
-    return g.apply(Fn.SELECT, _read(g, condition, Kind.I1), left, right)
+    return g.select(_read(g, condition, Kind.I1), left, right)
 
 
 def _masked_fill(g: Graph, args: Operands, kind: Kind) -> Expr:

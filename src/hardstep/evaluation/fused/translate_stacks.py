@@ -229,7 +229,7 @@ def _lower_best(t: Translator, node: Node) -> None:
         # As in torch, not-a-number beats every number, and only the first one counts.
         beaten = g.apply(Fn.NOT, g.apply(within, expr, extreme))
         beaten = g.apply(Fn.AND, beaten, g.apply(Fn.EQ, extreme, extreme))
-        place = g.apply(Fn.SELECT, beaten, g.constant(number, Kind.I64), place)
+        place = g.select(beaten, g.constant(number, Kind.I64), place)
         extreme = g.apply(which, extreme, expr)
     for out, expr in zip(node.outputs, list_results(node, extreme, place), strict=True):
         t.values[out] = _wrap(expr, column)
