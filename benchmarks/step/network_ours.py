@@ -1,0 +1,176 @@
+"""The worker that times hardstep on the networks of the second table.
+
+A network takes ten steps of the default settings first. Then forward passes and steps are timed in
+turn, each step from the same weights, and the blocks of a step apart, from outside, while the step
+runs: what a block takes is the time of its candidates, without the recorded forward pass that all
+blocks share.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.step import limits, networks
+from benchmarks.step.batches import labeled, origin
+from benchmarks.step.network_rows import BATCH, BY_NAME, CALIBRATION, RANK, TRAINED, Network
+from benchmarks.step.ours import thinned
+from benchmarks.step.records import versions
+from benchmarks.step.wire import serve, timed
+from hardstep.evaluation import Batched, Incremental, tiers
+from hardstep.optim import PolyStep
+from hardstep.subspaces import RowWise
+
+FIRST = 10_000  # seed of the batches of the ten steps; repeats count from 0
+PASSES, SECONDS = 5, 0.5  # a forward pass is timed so often, or for so long
+RECORDING = -1  # in place of a block's number
+PILOT = 0.01  # share of the candidates that tells how long the batched evaluator would take
+
+
+class Ours:
+    """The state between requests."""
+
+    row: Network
+    optimizer: PolyStep
+
+    def setup(self, name: str, threads: int, weights: str) -> dict[str, Any]:
+        """Build a row's network; its weights after ten steps are kept in a file."""
+        torch.set_num_threads(threads)
+        self.row, self.loss_fn = BY_NAME[name], nn.CrossEntropyLoss()
+        self.model = build(self.row)
+        self.optimizer = PolyStep(self.model, subspace=RowWise(rank=RANK), seed=0)
+        started = time.perf_counter()
+        for step in range(TRAINED):
+            self.optimizer.step(*labeled(FIRST + step, BATCH), self.loss_fn)
+        trained = time.perf_counter() - started
+        self.initial = {key: value.clone() for key, value in self.model.state_dict().items()}
+        torch.save(self.initial, Path(weights))
+        return {
+            "training_seconds": trained,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "pictures": origin(),
+            "probes": self.optimizer.evaluations_per_step,
+            "active": networks.measure(self.model, labeled(FIRST + TRAINED, BATCH)[0]),
+            "versions": versions(),
+        }
+
+    def forward(self, seed: int) -> dict[str, float]:
+        """The median of a few plain forward passes with the loss."""
+        data = self._restore(seed)
+        found: list[dict[str, float]] = []
+        began = time.perf_counter()
+        while len(found) < PASSES or time.perf_counter() - began < SECONDS:
+            with torch.no_grad(), timed() as taken:
+                self.loss_fn(self.model(data[0]), data[1])
+            found.append(taken)
+        middle = {clock: median(one[clock] for one in found) for clock in ("wall", "cpu")}
+        return {**middle, "passes": len(found)}
+
+    def step(self, seed: int) -> dict[str, Any]:
+        """One step from the same weights, and what its blocks took."""
+        data = self._restore(seed)
+        with timed_blocks() as blocks, timed() as taken:
+            loss = self.optimizer.step(*data, self.loss_fn)
+        named = {self._names(block): clocks for block, clocks in blocks.items()}
+        note = str(getattr(self.optimizer.evaluator, "note", ""))
+        return {**taken, "loss": loss, "blocks": named, "path": note}
+
+    def explain(self, seed: int) -> dict[str, Any]:
+        """Tier, reason and operations of every block, and of a forward pass."""
+        table = self.optimizer.explain(*self._restore(seed), self.loss_fn)
+        blocks = {}
+        for one in table.parameters:
+            blocks[self._names(one.block)] = {
+                "tier": one.path,
+                "reason": one.reason,
+                "probes": one.probes,
+                "operations": one.cost.operations,
+            }
+        return {"forward": table.forward.operations, "blocks": blocks, "memory": table.memory}
+
+    def batched(self, seed: int, seconds: float) -> dict[str, Any]:
+        """A step's losses by the plain batched evaluator, on a share that fits the time."""
+        data = self._restore(seed)
+        evaluator, self.optimizer.evaluator = self.optimizer.evaluator, Batched()
+        try:
+            self._partly(PILOT, data)  # the first one asks for memory
+            pilot = self._partly(PILOT, data)
+            share = min(1.0, seconds * pilot["share"] / pilot["wall"])
+            found = self._partly(share, data) if share > 2 * PILOT else pilot
+        finally:
+            self.optimizer.evaluator = evaluator
+        share = found["share"]
+        return {"wall": found["wall"] / share, "cpu": found["cpu"] / share, "share": share}
+
+    def peaks(self) -> dict[str, float]:
+        """What this machine can do."""
+        return limits.peaks()
+
+    def _restore(self, seed: int) -> tuple[Tensor, Tensor]:
+        """Put the weights back; a batch."""
+        self.model.load_state_dict(self.initial)
+        return labeled(seed, BATCH)
+
+    def _partly(self, share: float, data: tuple[Tensor, Tensor]) -> dict[str, float]:
+        proposal = thinned(self.optimizer.propose(), share)
+        with timed() as taken:
+            self.optimizer.evaluate(proposal, *data, self.loss_fn)
+        return {**taken, "share": len(proposal.rows) / self.optimizer.num_particles}
+
+    def _names(self, block: int) -> str:
+        """The tensors of a block; nothing for the recorded forward pass."""
+        if block == RECORDING:
+            return ""
+        return ", ".join(self.optimizer.subspace.blocks[block].names)
+
+
+def build(row: Network) -> nn.Module:
+    """A row's network before its ten steps."""
+    model = networks.build(row.network, labeled(FIRST - 1, CALIBRATION)[0])
+    return model.train(row.training)
+
+
+@contextmanager
+def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
+    """Fills in the seconds that the blocks of a step take, and its recorded forward pass."""
+    spent: dict[int, dict[str, float]] = {}
+    evaluate, record = Incremental._evaluate, tiers.record
+    with (
+        patch.object(Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2].block)),
+        patch.object(tiers, "record", _timing(record, spent, lambda _: RECORDING)),
+    ):
+        yield spent
+
+
+def _timing(
+    function: Callable[..., Any], spent: dict[int, dict[str, float]], key: Callable[[Any], int]
+) -> Callable[..., Any]:
+    def measured(*args: Any) -> Any:
+        with timed() as taken:
+            result = function(*args)
+        known = spent.setdefault(key(args), {"wall": 0.0, "cpu": 0.0})
+        for clock in known:
+            known[clock] += taken[clock]
+        return result
+
+    return measured
+
+
+if __name__ == "__main__":
+    worker = Ours()
+    serve(
+        {
+            "setup": worker.setup,
+            "forward": worker.forward,
+            "step": worker.step,
+            "explain": worker.explain,
+            "batched": worker.batched,
+            "peaks": worker.peaks,
+        }
+    )
