@@ -142,7 +142,9 @@ def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
     spent: dict[int, dict[str, float]] = {}
     evaluate, record = Incremental._evaluate, tiers.record
     with (
-        patch.object(Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2].block)),
+        patch.object(
+            Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2].block)
+        ),
         patch.object(tiers, "record", _timing(record, spent, lambda _: RECORDING)),
     ):
         yield spent

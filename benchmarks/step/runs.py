@@ -38,9 +38,13 @@ class Plan:
     their_python: Path | None
     wait: str
 
-    def ours(self, cache: str, module: str = "benchmarks.step.ours") -> Worker:
-        """Our worker, whose compiled programs are kept in a folder."""
+    def ours(
+        self, cache: str, module: str = "benchmarks.step.ours", source: Path | None = None
+    ) -> Worker:
+        """Our worker, whose compiled programs are kept in a folder; `source` holds the package."""
         variables = {"XDG_CACHE_HOME": cache, "OMP_WAIT_POLICY": self.wait}
+        if source is not None:
+            variables["PYTHONPATH"] = str(source)
         return Worker(Path(sys.executable), module, self.threads, variables)
 
     def theirs(self, module: str = "benchmarks.step.theirs") -> Worker:
