@@ -19,7 +19,18 @@ from torch import Tensor, nn
 
 from benchmarks.step import limits, networks
 from benchmarks.step.batches import labeled, origin
-from benchmarks.step.network_rows import BATCH, BY_NAME, CALIBRATION, RANK, TRAINED, Network
+from benchmarks.step.network_rows import (
+    BATCH,
+    BY_NAME,
+    CALIBRATION,
+    PARTICLE_DIM,
+    PROBE_RADIUS,
+    RANK,
+    STEP_RADIUS,
+    TEMPERATURE,
+    TRAINED,
+    Network,
+)
 from benchmarks.step.ours import thinned
 from benchmarks.step.records import versions
 from benchmarks.step.wire import serve, timed
@@ -45,6 +56,7 @@ class Ours:
         self.row, self.loss_fn = BY_NAME[name], nn.CrossEntropyLoss()
         self.model = build(self.row)
         self.optimizer = PolyStep(self.model, subspace=RowWise(rank=RANK), seed=0)
+        _check_defaults(self.optimizer)
         started = time.perf_counter()
         for step in range(TRAINED):
             self.optimizer.step(*labeled(FIRST + step, BATCH), self.loss_fn)
@@ -84,14 +96,16 @@ class Ours:
     def explain(self, seed: int) -> dict[str, Any]:
         """Tier, reason and operations of every block, and of a forward pass."""
         table = self.optimizer.explain(*self._restore(seed), self.loss_fn)
-        blocks = {}
+        blocks: dict[str, dict[str, Any]] = {}
         for one in table.parameters:
-            blocks[self._names(one.block)] = {
+            known = {
                 "tier": one.path,
                 "reason": one.reason,
                 "probes": one.probes,
                 "operations": one.cost.operations,
+                "shapes": [],
             }
+            blocks.setdefault(self._names(one.block), known)["shapes"].append(one.shape)
         return {"forward": table.forward.operations, "blocks": blocks, "memory": table.memory}
 
     def batched(self, seed: int, seconds: float) -> dict[str, Any]:
@@ -136,6 +150,15 @@ def build(row: Network) -> nn.Module:
     return model.train(row.training)
 
 
+def _check_defaults(optimizer: PolyStep) -> None:
+    """The rows must name our default settings, which the other package is given."""
+    temperature, reach = optimizer.settings.reach_at(0)
+    found = (temperature, reach.step_radius, reach.probe_radius, optimizer.settings.polytope.dim)
+    wanted = (TEMPERATURE, STEP_RADIUS, PROBE_RADIUS, PARTICLE_DIM)
+    if found != wanted:
+        raise ValueError(f"the default settings are {found}, and network_rows has {wanted}")
+
+
 @contextmanager
 def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
     """Fills in the seconds that the blocks of a step take, and its recorded forward pass."""
@@ -154,11 +177,11 @@ def _timing(
     function: Callable[..., Any], spent: dict[int, dict[str, float]], key: Callable[[Any], int]
 ) -> Callable[..., Any]:
     def measured(*args: Any) -> Any:
-        with timed() as taken:
-            result = function(*args)
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = function(*args)
         known = spent.setdefault(key(args), {"wall": 0.0, "cpu": 0.0})
-        for clock in known:
-            known[clock] += taken[clock]
+        known["wall"] += time.perf_counter() - wall
+        known["cpu"] += time.process_time() - cpu
         return result
 
     return measured

@@ -9,6 +9,8 @@ BATCH = 64
 RANK = 1
 TRAINED = 10  # steps of the default settings before anything is timed
 CALIBRATION = 512  # pictures that fix scales and statistics
+# Our default settings, for the other package; our worker checks that they are.
+TEMPERATURE, STEP_RADIUS, PROBE_RADIUS, PARTICLE_DIM = 0.005, 0.1, 2.0, 8
 
 
 @dataclass(frozen=True)

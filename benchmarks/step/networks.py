@@ -13,6 +13,7 @@ The scales of eight-bit layers and the statistics of batch norm are fixed on a b
 before the first step, as one does before `model.eval()`.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -95,11 +96,19 @@ class BinaryBlock(nn.Module):
 
 def binary_resnet(num_convolutions: int) -> nn.Sequential:
     """A convolution of the picture, then blocks of two; averages over pixels are classified."""
-    blocks = [BinaryBlock(16) for _ in range((num_convolutions - 1) // 2)]
-    stem = [nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16)]
-    return nn.Sequential(
-        *stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, CLASSES)
+    blocks = {f"block{n}": BinaryBlock(16) for n in range(1, (num_convolutions + 1) // 2)}
+    return _chain(
+        stem=nn.Conv2d(1, 16, 3, padding=1),
+        norm=nn.BatchNorm2d(16),
+        **blocks,
+        average=nn.AdaptiveAvgPool2d(1),
+        flatten=nn.Flatten(),
+        readout=nn.Linear(16, CLASSES),
     )
+
+
+def _chain(**layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(OrderedDict(layers))
 
 
 def to_eight_bits(values: Tensor, scale: Tensor) -> Tensor:
@@ -152,14 +161,18 @@ def _prepare(layer: nn.Conv2d | nn.Linear) -> None:
 
 def lenet() -> nn.Sequential:
     """LeNet-5 with ReLU and max pooling."""
-    first, second = EightBitConv2d(1, 6, 5, padding=2), EightBitConv2d(6, 16, 5)
-    return nn.Sequential(
-        first, nn.ReLU(), EightBits(), nn.MaxPool2d(2),
-        second, nn.ReLU(), EightBits(), nn.MaxPool2d(2), nn.Flatten(),
-        EightBitLinear(400, 120), nn.ReLU(), EightBits(),
-        EightBitLinear(120, 84), nn.ReLU(), EightBits(),
-        EightBitLinear(84, CLASSES),
+    return _chain(
+        conv1=EightBitConv2d(1, 6, 5, padding=2), **_rounded(1), pool1=nn.MaxPool2d(2),
+        conv2=EightBitConv2d(6, 16, 5), **_rounded(2), pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        linear1=EightBitLinear(400, 120), **_rounded(3),
+        linear2=EightBitLinear(120, 84), **_rounded(4),
+        linear3=EightBitLinear(84, CLASSES),
     )  # fmt: skip
+
+
+def _rounded(number: int) -> dict[str, nn.Module]:
+    return {f"relu{number}": nn.ReLU(), f"bits{number}": EightBits()}
 
 
 def separable(channels: int = 64, num_blocks: int = 4) -> nn.Sequential:
@@ -167,15 +180,13 @@ def separable(channels: int = 64, num_blocks: int = 4) -> nn.Sequential:
 
     Batch norm is in the weights, where it is before such a network is put on a device.
     """
-    layers: list[nn.Module] = [
-        EightBitConv2d(1, channels, (10, 4), stride=2, padding=(4, 1)), nn.ReLU(), EightBits()
-    ]  # fmt: skip
-    for _ in range(num_blocks):
+    layers = {"stem": EightBitConv2d(1, channels, (10, 4), stride=2, padding=(4, 1)), **_rounded(0)}
+    for n in range(1, num_blocks + 1):
         depthwise = EightBitConv2d(channels, channels, 3, padding=1, groups=channels)
-        layers += [depthwise, nn.ReLU(), EightBits()]
-        layers += [EightBitConv2d(channels, channels, 1), nn.ReLU(), EightBits()]
+        layers |= {f"depthwise{n}": depthwise, **_rounded(2 * n - 1)}
+        layers |= {f"pointwise{n}": EightBitConv2d(channels, channels, 1), **_rounded(2 * n)}
     readout = EightBitLinear(channels, CLASSES)
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), readout)
+    return _chain(**layers, average=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), readout=readout)
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
