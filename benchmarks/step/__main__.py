@@ -38,6 +38,7 @@ from benchmarks.step.network_rows import BATCH as NETWORK_BATCH
 from benchmarks.step.network_rows import BY_NAME as NETWORKS
 from benchmarks.step.rows import BY_NAME, Row
 
+WEIGHTS = records.BENCHMARKS.parent / "runs" / "bench-networks"  # after ten steps; kept
 BUSY = 0.5  # a load average above this will show in the numbers
 
 
@@ -59,7 +60,9 @@ KINDS = {
     "scaling": Kind(scaling.measure, _some(scaling.ROWS)),
     "written": Kind(written.measure, _some(written.ROWS)),
     "profile": Kind(profile.measure, _some(profile.ROWS)),
-    "network": Kind(network_runs.measure, NETWORKS, network_report.line, with_theirs=True),
+    "network": Kind(
+        partial(network_runs.measure, weights=WEIGHTS), NETWORKS, network_report.line, True
+    ),
 }
 AGAINST = "against"
 

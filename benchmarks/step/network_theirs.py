@@ -3,14 +3,14 @@
 As in `theirs`: its documented interface, and everything not named here at its default. It starts
 from our weights after their ten steps, with our temperature and our radii.
 
-A step of theirs takes minutes on some networks. So it is timed layer by layer, by steps that search
-one layer only, and each of these ends when its share of the time is over; the time per candidate of
-a layer, times the candidates of this layer in a whole step, is added up. (The first candidates of a
-whole step would not do: they belong to the first layer, and those of later ones may cost less.)
+A step of theirs takes minutes on some networks. One that does not end in time is timed again layer
+by layer, by steps that search one layer only, and each of these ends when its share of the time is
+over; the time per candidate of a layer, times its candidates in a whole step, is added up. (The
+first candidates of a whole step would not do: they belong to the first layer, and those of later
+ones cost less.)
 """
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -41,8 +41,7 @@ class Counted(torch.autograd.Function):
 
     @staticmethod
     def forward(values: Tensor) -> Tensor:
-        """Called once per candidate, where candidates are evaluated one by one."""
-        Counted._count(1)
+        """Called for the network itself, which is no candidate."""
         return values.view_as(values)
 
     @staticmethod
@@ -51,20 +50,15 @@ class Counted(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, axes: Any, values: Tensor) -> tuple[Tensor, Any]:
-        """Called once per chunk of candidates."""
-        Counted._count(info.batch_size)
-        return values.view_as(values), axes[0]
-
-    @staticmethod
-    def _count(num: int) -> None:
-        """Add to what was evaluated before.
+        """Called once per chunk of candidates.
 
         Raises:
             Enough: The time is over.
         """
-        Counted.done += num
+        Counted.done += info.batch_size
         if time.perf_counter() > Counted.deadline:
             raise Enough
+        return values.view_as(values), axes[0]
 
 
 class CountedNetwork(nn.Module):
@@ -94,36 +88,38 @@ class Theirs:
         return {"versions": versions(), "coordinates": _hybrid(self.model).subspace_dim}
 
     def step(self, seed: int, seconds: float) -> dict[str, Any]:
-        """A whole step, from the time of its layers."""
-        data, layers = labeled(seed, BATCH), list(_layers(self.model))
+        """A step, or, where it takes longer than these seconds, what it would take."""
+        data = labeled(seed, BATCH)
+        whole = self._search(self.model, data, seconds)
+        if whole["ended"]:
+            return {**whole["timed"], "probes": whole["probes"], "share": 1.0}
+        layers = [module for module in self.model.modules() if _has_own(module)]
         found = [self._search(layer, data, seconds / len(layers)) for layer in layers]
-        total = {clock: sum(one[clock] for one in found) for clock in ("wall", "cpu", "foreign")}
-        probes = sum(one["probes"] for one in found)
-        share = sum(one["done"] for one in found) / probes
-        return {**total, "probes": probes, "share": share, "layers": found}
+        total = {clock: sum(one[clock] for one in found) for clock in whole["timed"]}
+        share = sum(one["done"] for one in found) / sum(one["probes"] for one in found)
+        return {**total, "probes": whole["probes"], "share": share, "layers": found}
 
-    def _search(self, layer: nn.Module, data: tuple[Tensor, Tensor], seconds: float) -> Any:
-        """A step of one layer: what all of its candidates take."""
-        own = set(layer.parameters(recurse=False))
+    def _search(self, part: nn.Module, data: tuple[Tensor, Tensor], seconds: float) -> Any:
+        """A step that searches a part of the network: what all of its candidates take."""
+        own = set(part.parameters(recurse=part is self.model))
         for parameter in self.model.parameters():
             parameter.requires_grad_(parameter in own)
         saved = {name: value.clone() for name, value in self.model.state_dict().items()}
-        optimizer = _optimizer(self.model)
+        optimizer, ended = _optimizer(self.model), False
         probes = -(-_hybrid(self.model).subspace_dim // PARTICLE_DIM) * (PARTICLE_DIM + 1)
         Counted.done, Counted.deadline = 0, time.perf_counter() + seconds
         with timed() as taken, suppress(Enough):
             optimizer.step_batch(*data, loss_fn=nn.CrossEntropyLoss())
+            ended = True
         self.model.load_state_dict(saved)
-        done = min(Counted.done, probes)  # beside candidates it looks at the network itself
+        done = probes if ended else Counted.done
         scaled = {clock: value * probes / done for clock, value in taken.items()}
-        return {**scaled, "probes": probes, "done": done, "timed": taken}
+        return {**scaled, "probes": probes, "done": done, "ended": ended, "timed": taken}
 
 
-def _layers(model: nn.Module) -> Iterator[nn.Module]:
-    """Modules that have parameters of their own."""
-    for module in model.modules():
-        if next(module.parameters(recurse=False), None) is not None:
-            yield module
+def _has_own(module: nn.Module) -> bool:
+    """Whether parameters belong to a module itself."""
+    return next(module.parameters(recurse=False), None) is not None
 
 
 def _optimizer(model: nn.Module) -> PolyStepOptimizer:
