@@ -66,7 +66,7 @@ def measure(row: Row, plan: Plan, tree: Tree) -> Iterator[Record]:
         )
         with newer, older:
             abouts = [worker.ask("setup", **plan.arguments(row)) for worker in (newer, older)]
-            steps = _interleaved(plan, newer, older)
+            steps = take_turns(plan, newer, older)
     sides = {
         name: {
             "versions": about["versions"],
@@ -87,7 +87,7 @@ def measure(row: Row, plan: Plan, tree: Tree) -> Iterator[Record]:
     }
 
 
-def _interleaved(plan: Plan, newer: Worker, older: Worker) -> tuple[list[Record], list[Record]]:
+def take_turns(plan: Plan, newer: Worker, older: Worker) -> tuple[list[Record], list[Record]]:
     """Steps in turn, each side first every other time; the first ones compile."""
     found: dict[Worker, list[Record]] = {newer: [], older: []}
     for seed in range(plan.repeats + 1):

@@ -79,10 +79,11 @@ def _shown(records: list[Record]) -> list[Record]:
 def line(record: Record) -> str:
     """One record in a few lines, for the terminal."""
     ours = record["ours"]
-    title, parameters, probes, forward, probe, figure, *_ = _cells(record)
+    title, parameters, probes, forward, probe, figure, *_, batched, published = _cells(record)
     first = (
         f"{record['row']} ({title}, {parameters} parameters): forward {forward}, {probes} probes "
-        f"of {probe}, forward ÷ probe {figure} (CPU {times(ours['figure']['cpu'])})"
+        f"of {probe}, forward ÷ probe {figure} (CPU {times(ours['figure']['cpu'])}), "
+        f"batched {batched}, published {published}"
     )
     blocks = [" | ".join(filter(None, cells[1:])) for cells in _blocks(record)]
     active = [" | ".join(["active", *cells[1:]]) for cells in _active(record)]
@@ -93,7 +94,9 @@ def _cells(record: Record) -> list[str]:
     ours, theirs, batched = record["ours"], record["theirs"], record["batched"]
     published = "–"
     if theirs and "ratio" in theirs:
-        published = f"{seconds(theirs['median']['wall'])} ({times(theirs['ratio']['wall'])})"
+        probes = f"{theirs['steps'][0]['probes']:,} probes"
+        ratio = times(theirs["ratio"]["wall"])
+        published = f"{seconds(theirs['median']['wall'])}, {probes} ({ratio})"
     return [
         record["title"],
         f"{ours['parameters']:,}",

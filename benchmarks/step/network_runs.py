@@ -29,7 +29,7 @@ def measure(row: Network, plan: Plan, weights: Path) -> Iterator[Record]:
         record["explained"] = ours.ask("explain", seed=0)
         record["batched"] = ours.ask("batched", seed=0, seconds=BATCHED_SECONDS)
         record["peaks"] = ours.ask("peaks")
-    yield _derived(row, record)
+    yield derive(row, record)
 
 
 def _interleaved(row: Network, plan: Plan, ours: Worker, weights: str) -> Record:
@@ -61,7 +61,7 @@ def _theirs(row: Network, plan: Plan, weights: str, seed: int, known: Record | N
     return {**about, "steps": [*(known or {}).get("steps", []), step]}
 
 
-def _derived(row: Network, record: Record) -> Record:
+def derive(row: Network, record: Record) -> Record:
     """Medians and figures beside the raw numbers."""
     ours, theirs, explained = record["ours"], record["theirs"], record["explained"]
     ours["median"] = {clock: medians(ours["steps"], clock) for clock in CLOCKS}
