@@ -61,7 +61,10 @@ KINDS = {
     "written": Kind(written.measure, _some(written.ROWS)),
     "profile": Kind(profile.measure, _some(profile.ROWS)),
     "network": Kind(
-        partial(network_runs.measure, weights=WEIGHTS), NETWORKS, network_report.line, True
+        partial(network_runs.measure, weights=WEIGHTS),
+        NETWORKS,
+        network_report.line,
+        with_theirs=True,
     ),
 }
 AGAINST = "against"

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from benchmarks.step import batches, limits, networks
+from benchmarks.step import batches, limits, network_activity, networks
 from benchmarks.step.batches import labeled, origin
 from benchmarks.step.network_rows import (
     BATCH,
@@ -68,7 +68,7 @@ class Ours:
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "pictures": origin(),
             "probes": self.optimizer.evaluations_per_step,
-            "active": networks.measure(self.model, labeled(FIRST + TRAINED, BATCH)[0]),
+            "active": network_activity.measure(self.model, labeled(FIRST + TRAINED, BATCH)[0]),
             "versions": versions(),
         }
 

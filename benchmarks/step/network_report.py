@@ -5,8 +5,8 @@ from pathlib import Path
 
 from benchmarks.step import network_chart
 from benchmarks.step.network_rows import NETWORKS, RANK, TRAINED
+from benchmarks.step.page import PAGE, describe_pictures, describe_range, renew, seconds, times
 from benchmarks.step.records import Record, latest
-from benchmarks.step.report import PAGE, describe_pictures, describe_range, renew, seconds, times
 from benchmarks.step.runs import DISTURBED
 from hardstep._pages import markdown_table
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.step.page import PAGE, describe_pictures, describe_range, renew, seconds, times
 from benchmarks.step.records import Record, latest
 from benchmarks.step.rows import ROWS
 from benchmarks.step.runs import DISTURBED
@@ -11,7 +12,7 @@ from hardstep._pages import markdown_table
 
 BEGIN, END = "<!-- bench-step:begin -->", "<!-- bench-step:end -->"
 BATCH = 512  # what the table is for; trials with other batches are not shown
-PAGE, CHART = "performance.md", "performance.png"
+CHART = "performance.png"
 OURS, INK = "#2a6f97", "#1b1b1b"
 COLUMNS = (
     "step",
@@ -36,15 +37,6 @@ def write(records: list[Record], docs: Path) -> None:
     if compared := _compared(found):
         draw(compared, docs / CHART)
     renew(docs / PAGE, (BEGIN, END), text(records))
-
-
-def renew(page: Path, markers: tuple[str, str], content: str) -> None:
-    """Replace what stands between two markers of a page."""
-    begin, end = markers
-    before, rest = page.read_text().split(begin)
-    after = rest.split(end)[1]
-    page.write_text(f"{before}{begin}\n{content}\n{end}{after}")
-    print(f"wrote {page}")
 
 
 def text(records: list[Record]) -> str:
@@ -222,20 +214,6 @@ def _origin(found: list[Record]) -> str:
     )
 
 
-def describe_pictures(found: list[Record]) -> str:
-    """Which rows were measured on pictures of MNIST."""
-    real = [r["title"] for r in found if r["ours"].get("pictures", "drawn") == "MNIST"]
-    if len(real) in (0, len(found)):
-        return "pictures of MNIST" if real else "drawn pictures"
-    return f"pictures of MNIST for {', '.join(real)}, drawn ones for the others"
-
-
-def describe_range(measured: list[Record], name: str = "peak_operations") -> str:
-    """From the least to the most that was measured, in 10⁹."""
-    values = sorted({round(one[name] / 1e9) for one in measured})
-    return f"{values[0]} to {values[-1]}" if len(values) > 1 else str(values[0])
-
-
 def draw(compared: list[Record], path: Path) -> None:
     """Bars of the wall-clock ratio."""
     import matplotlib as mpl
@@ -268,15 +246,3 @@ def _bar(axes: Any, place: int, record: Record) -> None:
     ratio = record["ratio"]["wall"]
     axes.barh(place, ratio - 1, left=1, height=0.55, color=OURS)
     axes.text(ratio * 1.12, place, times(ratio), va="center", fontweight="bold", color=OURS)
-
-
-def times(ratio: float) -> str:
-    """A ratio with two digits that mean something."""
-    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
-
-
-def seconds(value: float) -> str:
-    """A time with about three digits."""
-    if value < 1:
-        return f"{1000 * value:.0f} ms"
-    return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"

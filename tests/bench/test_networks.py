@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.step import against, batches, network_ours, network_runs, networks
+from benchmarks.step import against, batches, network_activity, network_ours, network_runs, networks
 from benchmarks.step import network_report as report
-from benchmarks.step import report as first_report
 from benchmarks.step.network_rows import BY_NAME, NETWORKS
+from benchmarks.step.page import PAGE
 from benchmarks.step.records import NETWORK_RECORDS, load
 from benchmarks.step.wire import ROOT
 from torch import nn
@@ -38,8 +38,8 @@ def test_every_network_has_the_size_of_its_row_and_is_alive(name, drawn):
     model = networks.build(row.network, drawn)
     assert sum(parameter.numel() for parameter in model.parameters()) == row.parameters
     assert not model.training
-    shares = networks.measure(model, drawn)
-    hard = [layer for layer in model.modules() if isinstance(layer, networks.HARD)]
+    shares = network_activity.measure(model, drawn)
+    hard = [layer for layer in model.modules() if isinstance(layer, network_activity.HARD)]
     assert len(shares) == len(hard) >= 3
     for share in shares.values():
         assert share["units"] > 0.5
@@ -51,7 +51,7 @@ def test_a_network_that_does_not_fire_is_seen_to_be_dead(drawn):
     model = networks.build("spiking-10", drawn)
     with torch.no_grad():
         model.conv2.weight.zero_()
-    shares = networks.measure(model, drawn)
+    shares = network_activity.measure(model, drawn)
     assert shares["spikes1"]["units"] > 0.5
     assert shares["spikes2"] == {"units": 0.0, "positive": 0.0}
 
@@ -146,7 +146,7 @@ def test_the_table_says_what_was_timed_in_part_or_not_at_all():
 
 
 def test_the_newest_record_of_a_row_is_written_between_the_markers(tmp_path):
-    page = tmp_path / first_report.PAGE
+    page = tmp_path / PAGE
     page.write_text(f"before {report.BEGIN} old {report.END} after")
     old = derived() | {"title": "the older"}
     report.write([old, derived()], tmp_path)
@@ -159,7 +159,7 @@ def test_the_newest_record_of_a_row_is_written_between_the_markers(tmp_path):
 
 
 def test_the_page_says_what_the_records_say():
-    page = (ROOT / "docs" / "lab" / first_report.PAGE).read_text()
+    page = (ROOT / "docs" / "lab" / PAGE).read_text()
     made = report.text(load(NETWORK_RECORDS))
     assert f"{report.BEGIN}\n{made}\n{report.END}" in page
 
