@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from benchmarks.step.page import show_figure
 from benchmarks.step.records import Record
 from benchmarks.step.report import INK, OURS
 
@@ -19,7 +20,11 @@ def draw(found: list[Record], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 0.6 * len(found) + 2.0), layout="constrained")
     for place, record in enumerate(found):
         _row(axes, place, record)
-    axes.set_yticks(range(len(found)), [record["title"] for record in found])
+    figures = [record["ours"]["figure"]["wall"] for record in found]
+    labels = [
+        f"{record['title']}   {show_figure(f)}" for record, f in zip(found, figures, strict=True)
+    ]
+    axes.set_yticks(range(len(found)), labels)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -38,7 +43,6 @@ def draw(found: list[Record], path: Path) -> None:
 def _row(axes: Any, place: int, record: Record) -> None:
     reached = record["ours"]["figure"]["wall"]
     axes.barh(place, reached - 1, left=1, height=0.5, color=OURS, alpha=0.85)
-    axes.text(reached, place - 0.36, f"{reached:,.0f}", color=OURS, fontweight="bold", ha="center")
     for block in record["explained"]["blocks"].values():
         if "figure" not in block:
             continue

@@ -8,18 +8,16 @@ the recorded forward pass that all blocks share.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.step import batches, limits, network_activity, networks
 from benchmarks.step.batches import labeled, origin
+from benchmarks.step.network_blocks import RECORDING, counted_operations, timed_blocks
 from benchmarks.step.network_rows import (
     BATCH,
     BY_NAME,
@@ -35,13 +33,12 @@ from benchmarks.step.network_rows import (
 from benchmarks.step.ours import thinned
 from benchmarks.step.records import versions
 from benchmarks.step.wire import serve, timed
-from hardstep.evaluation import Batched, Incremental, tiers
+from hardstep.evaluation import Batched
 from hardstep.optim import PolyStep, Settings
 from hardstep.subspaces import RowWise
 
 FIRST = 10_000  # seed of the batches of the ten steps; repeats count from 0
 PASSES, SECONDS = 5, 0.5  # a forward pass is timed so often, or for so long
-RECORDING = -1  # in place of a block's number
 PILOT = 0.01  # share of the candidates that tells how long the batched evaluator would take
 
 
@@ -106,15 +103,20 @@ class Ours:
         return {**taken, "loss": loss, "blocks": named, "path": note}
 
     def explain(self, seed: int) -> dict[str, Any]:
-        """Tier, reason and operations of every block, and of a forward pass."""
+        """Tier, reason and operations of every block, and of a forward pass.
+
+        `explain` counts the events of one particle; here all candidates of a step are counted.
+        """
         table = self.optimizer.explain(*self._restore(seed), self.loss_fn)
+        with counted_operations() as counted:
+            self.optimizer.evaluate(self.optimizer.propose(), *labeled(seed, BATCH), self.loss_fn)
         blocks: dict[str, dict[str, Any]] = {}
         for one in table.parameters:
             known = {
                 "tier": one.path,
                 "reason": one.reason,
                 "probes": one.probes,
-                "operations": one.cost.operations,
+                "operations": counted.get(one.block, one.cost.operations),
                 "shapes": [],
             }
             blocks.setdefault(self._names(one.block), known)["shapes"].append(one.shape)
@@ -181,34 +183,6 @@ def _digest() -> str:
     for module in (networks, batches):
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()[:12]
-
-
-@contextmanager
-def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
-    """Fills in the seconds that the blocks of a step take, and its recorded forward pass."""
-    spent: dict[int, dict[str, float]] = {}
-    evaluate, record = Incremental._evaluate, tiers.record
-    with (
-        patch.object(
-            Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2].block)
-        ),
-        patch.object(tiers, "record", _timing(record, spent, lambda _: RECORDING)),
-    ):
-        yield spent
-
-
-def _timing(
-    function: Callable[..., Any], spent: dict[int, dict[str, float]], key: Callable[[Any], int]
-) -> Callable[..., Any]:
-    def measured(*args: Any) -> Any:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = function(*args)
-        known = spent.setdefault(key(args), {"wall": 0.0, "cpu": 0.0})
-        known["wall"] += time.perf_counter() - wall
-        known["cpu"] += time.process_time() - cpu
-        return result
-
-    return measured
 
 
 if __name__ == "__main__":

@@ -5,7 +5,15 @@ from pathlib import Path
 
 from benchmarks.step import network_chart
 from benchmarks.step.network_rows import NETWORKS, RANK, TRAINED
-from benchmarks.step.page import PAGE, describe_pictures, describe_range, renew, seconds, times
+from benchmarks.step.page import (
+    PAGE,
+    describe_pictures,
+    describe_range,
+    renew,
+    seconds,
+    show_figure,
+    times,
+)
 from benchmarks.step.records import Record, latest
 from benchmarks.step.runs import DISTURBED
 from hardstep._pages import markdown_table
@@ -103,7 +111,7 @@ def _cells(record: Record) -> list[str]:
         f"{ours['probes']:,}",
         _short(ours["forward"]["wall"]),
         _short(ours["median"]["wall"] / ours["probes"]),
-        f"**{_figure(ours['figure']['wall'])}**",
+        f"**{show_figure(ours['figure']['wall'])}**",
         *(f"{record[name]:g}" if record[name] else "–" for name in ("must", "aim")),
         seconds(ours["median"]["wall"]),
         f"{seconds(batched['wall'])} ({times(batched['ratio']['wall'])})",
@@ -138,8 +146,8 @@ def _blocks(record: Record) -> Iterator[list[str]]:
             block["tier"],
             f"{block['probes']:,}",
             _short(block["wall"] / block["probes"]) if known else "–",
-            _figure(reached) if known else "–",
-            "" if goal is None else f"{_figure(goal)}{', missed' if missed else ''}",
+            show_figure(reached) if known else "–",
+            "" if goal is None else f"{show_figure(goal)}{', missed' if missed else ''}",
             f"{block['operations'] / explained['forward']:.2%}",
             f"{block['of_peak']:.1%}" if known else "–",
         ]
@@ -199,10 +207,6 @@ def _origin(found: list[Record]) -> str:
         f"measured, row by row; `RowWise(rank={RANK})`, batch {newest['batch']}, weights after "
         f"{TRAINED} steps, repeats {repeats}; {describe_pictures(found)}; the newest row: {listed}."
     )
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _short(value: float) -> str:

@@ -40,3 +40,8 @@ def seconds(value: float) -> str:
     if value < 1:
         return f"{1000 * value:.0f} ms"
     return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def show_figure(value: float) -> str:
+    """A figure, which is a ratio, without a sign."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.step import against, batches, network_activity, network_ours, network_runs, networks
+from benchmarks.step import (
+    against,
+    batches,
+    network_activity,
+    network_blocks,
+    network_runs,
+    networks,
+)
 from benchmarks.step import network_report as report
 from benchmarks.step.network_rows import BY_NAME, NETWORKS
 from benchmarks.step.page import PAGE
 from benchmarks.step.records import NETWORK_RECORDS, load
-from benchmarks.step.wire import ROOT
+from benchmarks.step.wire import ROOT, timed
 from torch import nn
 
 from hardstep.optim import PolyStep
@@ -70,12 +77,27 @@ def test_the_blocks_of_a_step_are_timed_apart():
     optimizer = PolyStep(model, subspace=RowWise(rank=1), seed=0)
     data = torch.randn(8, 6), torch.randint(3, (8,))
     plain = PolyStep(copy.deepcopy(model), subspace=RowWise(rank=1), seed=0)
-    with network_ours.timed_blocks() as blocks, network_ours.timed() as taken:
+    with network_blocks.timed_blocks() as blocks, timed() as taken:
         loss = optimizer.step(*data, nn.CrossEntropyLoss())
-    assert sorted(blocks) == [network_ours.RECORDING, 0, 1]
+    assert sorted(blocks) == [network_blocks.RECORDING, 0, 1]
     assert all(clocks["wall"] > 0 for clocks in blocks.values())
     assert sum(clocks["wall"] for clocks in blocks.values()) < taken["wall"]
     assert loss == plain.step(*data, nn.CrossEntropyLoss())
+
+
+def test_the_operations_of_all_candidates_are_counted():
+    torch.manual_seed(0)
+    layers = nn.Conv2d(1, 4, 3), networks.Sign(), nn.Conv2d(4, 3, 3), nn.Flatten()
+    optimizer = PolyStep(nn.Sequential(*layers), subspace=RowWise(rank=1), seed=0)
+    data = torch.randn(4, 1, 5, 5), torch.randint(3, (4,)), nn.CrossEntropyLoss()
+    optimizer.step(*data)  # compares with plain forward passes, which would be counted
+    with network_blocks.counted_operations() as counted:
+        optimizer.step(*data)
+    assert set(optimizer.evaluator.notes.values()) == {"events"}
+    costs = {one.block: one.cost.operations for one in optimizer.explain(*data).parameters}
+    assert sorted(counted) == sorted(costs) == [0, 1]
+    for block, operations in counted.items():
+        assert 0.2 * costs[block] < operations < 5 * costs[block]
 
 
 def record(conv2=0.3, theirs=None):
