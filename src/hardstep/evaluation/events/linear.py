@@ -12,7 +12,6 @@ from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.linear_stages import (
-    choose_blocks,
     write_lanes,
     write_product,
     write_rows,
@@ -22,7 +21,7 @@ from hardstep.evaluation.events.linear_stages import (
 from hardstep.evaluation.events.maps import Geometry, Taps, count, find_taps, list_by
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.trace.record import Node, Ref
 
 MOST_ENTRIES = 1 << 24  # of a list of single weights
@@ -45,7 +44,7 @@ def follow_convolution(planner: Planner, node: Node) -> None:
         raise Unfusable("convolution: the weights change")
     slot, layout = planner.slot(source.index)
     out, kernel = planner.base(node.outputs[0]), planner.base(weight.index)
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != kernel.dim():
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != kernel.dim():
         raise Unfusable("convolution of something else than pictures")
     stride, padding, dilation, transposed = node.args[3:7]
     groups, sides = node.args[8], tuple(kernel.shape[2:])
@@ -115,12 +114,13 @@ def _spread(
     words += [Fixed(starts), as_index(first[order]), as_index(offset[order])]
     words += [Table(("rows", weight, groups, transposed, row), make)]
     if by_vector is None:
-        name, detail = "spread", (row // lanes,)
+        name: str = "spread"
+        detail: tuple[int, ...] = (row // lanes,)
         write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
     else:
-        blocks = choose_blocks(int(starts.diff().mode().values), row // lanes)
-        name, detail = "rows", (row // lanes, *blocks)
-        write = partial(write_rows, kind=slot.kind, vectors=row // lanes, blocks=blocks)
+        spaced = tuple(tap * row for tap in range(num_taps))
+        name, detail = "rows", (row // lanes, *spaced)
+        write = partial(write_rows, kind=slot.kind, vectors=row // lanes, taps=spaced)
     planner.stage(name, write, words, target.level - 0.5, [slot, target], detail=detail)
 
 
@@ -240,7 +240,7 @@ def follow_product(planner: Planner, node: Node) -> None:
     ):
         raise Unfusable(f"{node.name}: another factor changes, or there is a scale")
     slot, layout = planner.slot(left)
-    if layout.axis != 0 or layout.places.dim() != 1 or slot.kind not in FLOATS:
+    if layout.axis != 0 or layout.places.dim() != 1 or not slot.kind.is_float:
         raise Unfusable(f"{node.name} of something else than units")
     lanes, inputs = planner.program.lanes, len(layout.places)
     outputs = planner.base(node.outputs[0]).shape[1]
@@ -265,7 +265,7 @@ def follow_sum(planner: Planner, node: Node) -> None:
     value, result = planner.base(index), planner.base(node.outputs[0])
     slot, layout = planner.slot(index)
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if not dims or slot.kind not in FLOATS or value.dtype != result.dtype:
+    if not dims or not slot.kind.is_float or value.dtype != result.dtype:
         raise Unfusable(f"{node.name} over examples")
     axes = sorted({dim % value.dim() for dim in (dims if isinstance(dims, list) else [dims])})
     if layout.axis in axes:
@@ -296,7 +296,7 @@ def follow_average(planner: Planner, node: Node) -> None:
     slot, layout = planner.slot(index)
     value, out = planner.base(index), planner.base(node.outputs[0])
     pixels, results = tuple(value.shape[2:]), tuple(out.shape[2:])
-    if slot.kind not in FLOATS or layout.axis != 0 or value.dim() != out.dim() or not pixels:
+    if not slot.kind.is_float or layout.axis != 0 or value.dim() != out.dim() or not pixels:
         raise Unfusable(f"{node.name} of something else than pictures")
     if count(pixels) * count(results) > MOST_ENTRIES:
         raise Unfusable(f"{node.name} of large pictures")
