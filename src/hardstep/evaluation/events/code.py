@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hardstep.evaluation.events.program import Program, Room
+from hardstep.evaluation.events.program import Program, Room, Slot
 
 ALIGN = 64
 
@@ -85,24 +85,66 @@ def write_code(program: Program) -> Code:
 def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, int]:
     """Offsets in scratch memory; what must start as zero comes first."""
     rooms: dict[tuple[str, object], int] = {}
+    place = ALIGN  # the first word counts operations
+    for key, size in _list_zeroed(program).items():
+        rooms[key] = place
+        place += _align(size)
+    found, end = _share_rooms(program, place)
+    return rooms | found, place, end
+
+
+def _list_zeroed(program: Program) -> dict[tuple[str, object], int]:
+    """Bytes of what every stage finds, and leaves, as zero."""
     sizes: dict[tuple[str, object], int] = {}
     for slot in program.slots:
-        vectors = slot.size // program.lanes
-        sizes["touched", slot] = vectors
+        sizes["touched", slot] = slot.size // program.lanes
         sizes["count", slot] = 8
-        sizes["new", slot] = slot.size * slot.kind.num_bytes
-        sizes["list", slot] = 4 * vectors
     for stage in program.stages:
+        marks = [word for word in stage.words if isinstance(word, Room) and word.part == "mark"]
+        sizes.update({("mark", word.owner): stage.work for word in marks})
+    return sizes
+
+
+def _share_rooms(program: Program, first: int) -> tuple[dict[tuple[str, object], int], int]:
+    """Rooms of what only some stages need; one that nobody needs any more is used again.
+
+    Fewer rooms stay in the cache.
+    """
+    sizes, spans = _list_shared(program)
+    rooms: dict[tuple[str, object], int] = {}
+    taken: list[tuple[int, int, int]] = []  # first and last byte, last stage
+    for key in sorted(sizes, key=lambda key: spans[key][0]):
+        begin, end = spans[key]
+        size, place = _align(sizes[key]), first
+        for low, high, last in sorted(taken):
+            if last >= begin and low < place + size and place < high:
+                place = high
+        rooms[key] = place
+        taken.append((place, place + size, end))
+    return rooms, max([first, *(high for _, high, _ in taken)])
+
+
+def _list_shared(
+    program: Program,
+) -> tuple[dict[tuple[str, object], int], dict[tuple[str, object], tuple[int, int]]]:
+    """Bytes of new values and lists, and the first and last stage that uses them."""
+    sizes: dict[tuple[str, object], int] = {}
+    spans: dict[tuple[str, object], tuple[int, int]] = {}
+    for number, stage in enumerate(program.stages):
         for word in stage.words:
-            if isinstance(word, Room) and (word.part, word.owner) not in sizes:
-                needed = {"mark": stage.work, "work": 4 * stage.work}
-                sizes[word.part, word.owner] = needed[word.part]
-    place = ALIGN  # the first word counts operations
-    for zero in (True, False):
-        for key, size in sizes.items():
-            if (key[0] in ("touched", "count", "mark")) == zero:
-                rooms[key] = place
-                place += -(-size // ALIGN) * ALIGN
-        if zero:
-            zeroed = place
-    return rooms, zeroed, place
+            if not isinstance(word, Room) or word.part not in ("new", "list", "work"):
+                continue
+            key = (word.part, word.owner)
+            spans[key] = (spans.get(key, (number, number))[0], number)
+            if isinstance(word.owner, Slot):
+                numbers, vectors = word.owner.size, word.owner.size // program.lanes
+                sizes[key] = (
+                    numbers * word.owner.kind.num_bytes if word.part == "new" else 4 * vectors
+                )
+            else:
+                sizes[key] = 4 * stage.work
+    return sizes, spans
+
+
+def _align(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
