@@ -12,7 +12,7 @@ from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.translate_elementwise import BUILD
-from hardstep.evaluation.ops.columns import column_rule
+from hardstep.evaluation.incremental.columns import column_rule
 from hardstep.evaluation.trace.record import Node
 
 

@@ -28,7 +28,7 @@ from hardstep.evaluation.events.stages import (
 )
 from hardstep.evaluation.events.writer import Writer
 from hardstep.evaluation.fused.expressions import KINDS, Expr, Unfusable
-from hardstep.evaluation.ops.columns import Column
+from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.record import Node, Record
 
 MOST_CHUNKS = 1024  # groups of one level; more than any program has

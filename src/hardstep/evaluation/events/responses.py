@@ -14,7 +14,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.ops.columns import Column, column_rule, convolve_in_groups
+from hardstep.evaluation.incremental.columns import Column, column_rule, convolve_in_groups
 from hardstep.evaluation.trace.record import Ref
 
 PATCH_BYTES = 256 << 20  # of all patches of a block; beyond that torch convolves

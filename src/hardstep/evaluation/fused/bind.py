@@ -12,7 +12,7 @@ from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
 from hardstep.evaluation.fused.expressions import KINDS, Unfusable
 from hardstep.evaluation.fused.plan import Entry, KernelPlan
-from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.incremental.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 

@@ -16,7 +16,7 @@ from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Transl
 from hardstep.evaluation.fused.translate_axes import ON_AXES
 from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
 from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
-from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.incremental.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")

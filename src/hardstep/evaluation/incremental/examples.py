@@ -18,7 +18,7 @@ from hardstep.evaluation.incremental.changes import (
     Stacked,
     column_to_examples,
 )
-from hardstep.evaluation.ops.columns import Column, Lookup, slices_of
+from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.ops.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
 from hardstep.evaluation.trace.record import Node, Ref
 

@@ -13,9 +13,9 @@ from hardstep.evaluation.incremental.changes import (
     changed_examples,
     stack,
 )
+from hardstep.evaluation.incremental.columns import Column, column_rule
 from hardstep.evaluation.incremental.examples import carry_examples
 from hardstep.evaluation.memory import is_memory_error
-from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.sandbox import run_vmap
 from hardstep.evaluation.trace.record import Node, Ref, Refused
 from hardstep.evaluation.trace.slice import Slice
