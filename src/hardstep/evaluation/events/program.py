@@ -1,12 +1,13 @@
 """What a kernel of events consists of: slots that hold changed values, and stages between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
+from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 
@@ -120,6 +121,7 @@ class Program:
 
     examples: int
     lanes: int
+    operators: Mapping[str, KnowsColumns]  # that nodes on parameters alone are
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)

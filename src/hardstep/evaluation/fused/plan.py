@@ -5,6 +5,7 @@ layer; vectors (biases, gains) are replaced as a whole. Whatever happens to para
 they meet an example (quantizers, transposes) stays with torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Transl
 from hardstep.evaluation.fused.translate_axes import ON_AXES
 from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
 from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
-from hardstep.evaluation.incremental.columns import Column, column_rule
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_column
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
@@ -41,6 +42,7 @@ class KernelPlan:
     """One block's kernel, without the numbers of a step."""
 
     program: Program
+    operators: Mapping[str, KnowsColumns]
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
     entries: list[Entry] = field(default_factory=list)
@@ -50,7 +52,11 @@ class KernelPlan:
 
 
 def plan_kernel(
-    candidates: Candidates, written: Record, nodes: list[Node], span: Span
+    candidates: Candidates,
+    written: Record,
+    nodes: list[Node],
+    span: Span,
+    operators: Mapping[str, KnowsColumns],
 ) -> KernelPlan:
     """The plan of a block.
 
@@ -61,7 +67,7 @@ def plan_kernel(
         raise Unfusable("the loss does not depend on it")
     if any(value.device.type != "cpu" for value in written.values):
         raise Unfusable("values that are not in the processor's memory")
-    builder = _Builder(candidates, written, span)
+    builder = _Builder(candidates, written, span, operators)
     for node in nodes:
         builder.add(node)
     return builder.finish()
@@ -79,7 +85,14 @@ def _is_transpose(node: Node, base: Lookup) -> bool:
 
 
 class _Builder:
-    def __init__(self, candidates: Candidates, written: Record, span: Span) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        written: Record,
+        span: Span,
+        operators: Mapping[str, KnowsColumns],
+    ) -> None:
+        self.operators = operators
         self.base: Lookup = written.values.__getitem__
         self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
         self.block = span.block
@@ -122,7 +135,7 @@ class _Builder:
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
             self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
-            self.plan = KernelPlan(self.t.program, self.before)
+            self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
                 self.t.program.table("units", None)
             if self.vector is not None:
@@ -158,7 +171,7 @@ class _Builder:
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
         else:
-            change = column_rule(node, self.weights, self.base)
+            change = carry_column(node, self.weights, self.base, self.operators)
             if not isinstance(change, Column):
                 raise Unfusable(f"{node.name} of a parameter")
             self.weights[node.outputs[0]] = change

@@ -6,7 +6,7 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,11 @@ class Record:
 
 
 def record(
-    problem: Problem, base: Mapping[str, Tensor], seed: int, memory_budget: float = math.inf
+    problem: Problem,
+    base: Mapping[str, Tensor],
+    seed: int,
+    memory_budget: float = math.inf,
+    costly: Container[str] = (),
 ) -> Record:
     """Run the base forward pass and write it down.
 
@@ -100,12 +104,13 @@ def record(
         base: The searched tensors.
         seed: Of the random numbers.
         memory_budget: Bytes that the values kept may take.
+        costly: Names of operators whose results are copied rather than computed again.
 
     Raises:
         Refused: The model does something that cannot be followed, or its values take more
             memory than that.
     """
-    recorder = _Recorder(memory_budget)
+    recorder = _Recorder(memory_budget, costly)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
@@ -129,18 +134,10 @@ def record(
     )
 
 
-_COSTLY = {  # to compute, beside copying the result
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten.convolution.default,
-}
-
-
 class _Recorder(DispatchMode):
-    def __init__(self, memory_budget: float) -> None:
+    def __init__(self, memory_budget: float, costly: Container[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memory_budget = memory_budget
+        self.memory_budget, self.costly = memory_budget, costly
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
         self.values: list[Tensor] = []
@@ -207,7 +204,7 @@ class _Recorder(DispatchMode):
         repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
         key = f"{func} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
-        if again and func in _COSTLY:
+        if again and func.overloadpacket.__name__ in self.costly:
             result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
         else:
             result = func(*args, **kwargs)

@@ -1,0 +1,142 @@
+"""Pooling: maxima and means over windows of pictures."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.events.layouts import (
+    Layout,
+    plain_order,
+    planes_of_channels,
+    rows_of_pixels,
+)
+from hardstep.evaluation.events.linear import MOST_ENTRIES, scatter_events
+from hardstep.evaluation.events.maps import Geometry, Shape, count, find_taps, list_by
+from hardstep.evaluation.events.planner import Planner, behind
+from hardstep.evaluation.events.program import Fixed, Lookup, Room, Table, Word, slot_words
+from hardstep.evaluation.events.stages import write_pool
+from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.incremental.examples import always, run_apart
+from hardstep.evaluation.ops.operator import Operator
+from hardstep.evaluation.trace.record import Node
+
+
+def _follow_maximum(planner: Planner, node: Node) -> None:
+    """Windows that a touched vector lies in are looked at again."""
+    index = node.inputs[0]
+    used = {i for other in planner.nodes for i in other.inputs}
+    if node.outputs[1] in used:
+        raise Unfusable("max pooling whose indices are used")
+    slot, layout = planner.slot(index)
+    out = planner.base(node.outputs[0])
+    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != 4:
+        raise Unfusable("max pooling of something else than pictures")
+    lanes = planner.program.lanes
+    pixels, shape = tuple(layout.places.shape[1:]), tuple(out.shape[1:])
+    taps = find_taps(pixels, tuple(out.shape[2:]), _find_geometry(node, 2))
+    rows = rows_of_pixels(shape, lanes)
+    planes = planes_of_channels(shape, *plain_order(shape[1:], lanes))
+    for named in (rows, planes):
+        members = _find_members(layout, named, taps.source, taps.target, taps.tap, lanes)
+        if members is not None:
+            break
+    else:
+        raise Unfusable("max pooling across lanes")
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
+    inner, outer = members
+    by_inner, by_outer = inner.argsort(stable=True), outer.argsort(stable=True)
+    owner = object()
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    words += [Fixed(list_by(inner[by_inner], slot.size // lanes))]
+    words += [Fixed(outer[by_inner].int().contiguous())]
+    words += [Fixed(list_by(outer[by_outer], target.size // lanes))]
+    words += [Fixed(inner[by_outer].int().contiguous())]
+    words += [Room(part, owner) for part in ("mark", "work", "count")]
+    write = partial(write_pool, kind=slot.kind)
+    work = target.size // lanes
+    planner.stage("pool", write, words, target.level - 0.5, [slot, target], work)
+    planner.put(node, target)
+
+
+def _find_members(
+    old: Layout, new: Layout, source: Tensor, target: Tensor, tap: Tensor, lanes: int
+) -> tuple[Tensor, Tensor] | None:
+    """Pairs (vector of the picture, vector of the result), if lanes meet their like only."""
+    channels = old.places.shape[0]
+    inner = old.places.reshape(channels, -1)[:, source]
+    outer = new.places.reshape(channels, -1)[:, target]
+    if not torch.equal(inner % lanes, outer % lanes):
+        return None
+    # All lanes of a vector of the result must find their numbers in one vector per tap.
+    pairs = torch.stack([outer // lanes, tap.expand(channels, -1), inner // lanes]).flatten(1)
+    unique = torch.unique(pairs, dim=1)
+    heads = torch.unique(unique[:2], dim=1)
+    if heads.shape[1] != unique.shape[1]:
+        return None
+    # Lanes that name no number hold zeros, which could win: they are read by nobody.
+    return unique[2], unique[0]
+
+
+def _find_geometry(node: Node, dims: int) -> Geometry:
+    """The windows of a pooling node."""
+
+    def per_dim(place: int, default: Shape) -> Shape:
+        given = node.args[place] if len(node.args) > place else ()
+        return tuple(given if len(given) == dims else list(given) * dims) or default
+
+    window = per_dim(1, ())
+    ones = (1,) * dims
+    return Geometry(window, per_dim(2, window), per_dim(3, (0,) * dims), per_dim(4, ones))
+
+
+def _find_sides(node: Node, base: Lookup) -> Shape | None:
+    """The sides of a maximum's windows that stand side by side, or nothing."""
+    if base(node.inputs[0]).dim() != 4:
+        return None
+    shape = _find_geometry(node, 2)
+    plain = shape.stride == shape.kernel and shape.padding == (0, 0) and shape.dilation == (1, 1)
+    return shape.kernel if plain else None
+
+
+def _follow_average(planner: Planner, node: Node) -> None:
+    """Means over windows of each picture; the weights are found by trying every pixel."""
+    (index,) = node.inputs
+    slot, layout = planner.slot(index)
+    value, out = planner.base(index), planner.base(node.outputs[0])
+    pixels, results = tuple(value.shape[2:]), tuple(out.shape[2:])
+    if slot.kind not in FLOATS or layout.axis != 0 or value.dim() != out.dim() or not pixels:
+        raise Unfusable(f"{node.name} of something else than pictures")
+    if count(pixels) * count(results) > MOST_ENTRIES:
+        raise Unfusable(f"{node.name} of large pictures")
+    single = torch.eye(count(pixels), dtype=value.dtype).reshape(-1, 1, *pixels)
+    matrix = node.func(single, *node.args[1:], **node.kwargs).reshape(count(pixels), -1)
+    pixel, result = matrix.nonzero(as_tuple=True)
+    named = rows_of_pixels(tuple(out.shape[1:]), planner.program.lanes)
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
+    channels = layout.places.shape[0]
+    source = layout.places.reshape(channels, -1)[:, pixel].flatten()
+    place = named.places.reshape(channels, -1)[:, result].flatten()
+    order = source.argsort(stable=True)
+    weights = matrix[pixel, result].repeat(channels)[order]
+    table = Table(("average", node.outputs[0], layout.key), lambda _: weights)
+    scatter_events(planner, slot, target, source[order], place[order], table)
+    planner.put(node, target)
+
+
+def _average(name: str, examples: bool = True) -> Operator:
+    apart = run_apart(always) if examples else None
+    return Operator(name, examples=apart, events=_follow_average)
+
+
+OPERATORS = (
+    Operator(
+        "max_pool2d_with_indices",
+        examples=run_apart(always),
+        events=_follow_maximum,
+        sides=_find_sides,
+    ),
+    _average("avg_pool2d"),
+    _average("_adaptive_avg_pool2d"),
+    _average("avg_pool3d", examples=False),
+)
