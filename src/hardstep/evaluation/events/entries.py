@@ -12,22 +12,22 @@ from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.translate_elementwise import BUILD
-from hardstep.evaluation.ops.columns import column_rule
+from hardstep.evaluation.ops.columns import parameter_rule
 from hardstep.evaluation.trace.record import Node
 
 
 def follow_parameters(planner: Planner, node: Node) -> None:
     """What becomes of changed weights: a channel of pictures, or other weights."""
-    change = column_rule(node, planner.weights, planner.base)
+    changes = parameter_rule(node, planner.weights, planner.base)
     if node.name == "convolution":
         out = planner.base(node.outputs[0])
-        if change is None or change.axis != 1 or out.dim() < 3:
+        if changes is None or changes[0].axis != 1 or out.dim() < 3:
             raise Unfusable("the first changed value is not a channel of a picture")
         _enter(planner, node, out)
         return
-    if change is None or node.name in ("mm", "addmm"):
+    if changes is None or node.name in ("mm", "addmm"):
         raise Unfusable(f"{node.name} of a parameter")
-    planner.weights[node.outputs[0]] = change
+    planner.weights.update(zip(node.outputs, changes, strict=True))
     planner.program.before.append(node)
 
 

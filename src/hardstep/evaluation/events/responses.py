@@ -41,9 +41,9 @@ def add_channels(program: Program, candidates: Candidates, tile: Span, tables: T
     sources, base = tables.written.sources, tables.written.values.__getitem__
     env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
     for node in program.before:
-        change = column_rule(node, env, base)
-        assert change is not None
-        env[node.outputs[0]] = change
+        changes = column_rule(node, env, base)
+        assert changes is not None
+        env.update(zip(node.outputs, changes, strict=True))
     made: Made = {}
     for number, entry in enumerate(program.entries):
         unit, filters, shift = _find_changes(entry, env, base)

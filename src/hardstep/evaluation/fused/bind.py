@@ -269,9 +269,9 @@ class Kernel:
         sources = self.tables.written.sources
         env = {sources[name]: Column(0, unit, new) for name, (unit, new) in local.items()}
         for node in self.plan.before:
-            change = column_rule(node, env, self.tables.written.values.__getitem__)
-            assert isinstance(change, Column)
-            env[node.outputs[0]] = change
+            changes = column_rule(node, env, self.tables.written.values.__getitem__)
+            assert changes is not None
+            env.update(zip(node.outputs, changes, strict=True))
         return env
 
     def _examples(self, entry: Entry) -> Tensor:

@@ -18,8 +18,15 @@ from hardstep.evaluation.incremental.changes import (
     Stacked,
     column_to_examples,
 )
+from hardstep.evaluation.ops.along import find_dims
 from hardstep.evaluation.ops.columns import Column, Lookup, slices_of
-from hardstep.evaluation.ops.vocabulary import ALONG_DIM, ELEMENTWISE, REDUCED_LOSSES
+from hardstep.evaluation.ops.vocabulary import (
+    ALONG_DIM,
+    ELEMENTWISE,
+    PERMUTING,
+    POOLS,
+    REDUCED_LOSSES,
+)
 from hardstep.evaluation.trace.record import Node, Ref
 
 Result = tuple[Change, ...] | None
@@ -137,22 +144,9 @@ def _stay_in_front(node: Node, env: Mapping[int, Change], base: Lookup, pairs: P
     return True
 
 
-def _dims(node: Node, base: Lookup) -> list[int] | None:
-    """The dimensions an operation works along, counted from 0; nothing if it takes none."""
-    arguments = node.func._schema.arguments
-    names = [argument.name for argument in arguments]
-    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    given |= dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    dims = given.get("dim")
-    if dims is None:
-        return None
-    ndim = base(node.inputs[0]).dim() + (node.name in ("unsqueeze", "stack"))
-    return [d % ndim for d in (dims if isinstance(dims, list | tuple) else [dims])]
-
-
 def _along(node: Node, base: Lookup, pairs: Pairs) -> bool:
     """An operation whose dimensions leave axis 0 alone."""
-    dims = _dims(node, base)
+    dims = find_dims(node, base)
     return dims is not None and len(dims) > 0 and 0 not in dims
 
 
@@ -184,7 +178,7 @@ def _closing_sum(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pai
     """Sum or mean over axis 0 (and others): base plus the difference of the changed examples."""
     index = node.inputs[0]
     value = base(index)
-    dims = _dims(node, base) or list(range(value.dim()))
+    dims = find_dims(node, base) or list(range(value.dim()))
     if 0 not in dims or not value.is_floating_point():
         return None
     keep = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
@@ -288,11 +282,10 @@ def _fixed_statistics(node: Node, base: Lookup, pairs: Pairs) -> bool:
 
 _Check = Callable[[Node, Lookup, Pairs], bool]
 _APART: dict[str, _Check] = {
-    **dict.fromkeys(ALONG_DIM, _along),
+    **dict.fromkeys(ALONG_DIM | PERMUTING, _along),
     **dict.fromkeys(("view", "_unsafe_view", "expand"), _keeps_leading),
     **dict.fromkeys(("permute", "transpose"), _transposes),
-    **dict.fromkeys(("avg_pool2d", "_adaptive_avg_pool2d", "bmm", "convolution"), _always),
-    **dict.fromkeys(("embedding", "max_pool2d_with_indices", "native_group_norm"), _always),
+    **dict.fromkeys(("bmm", "convolution", "embedding", "native_group_norm", *POOLS), _always),
     "constant_pad_nd": _pads_within_examples,
     "native_batch_norm": _fixed_statistics,
     "native_layer_norm": _normalizes_within_examples,

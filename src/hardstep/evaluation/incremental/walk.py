@@ -64,9 +64,9 @@ class Walk:
         waiting: set[int] = set()
         for node in self.nodes:
             if waiting.isdisjoint(node.inputs):
-                change = self._try(node, column_rule, node, env, self.base)
-                if change is not None:
-                    env[node.outputs[0]] = change
+                changes = self._try(node, column_rule, node, env, self.base)
+                if changes is not None:
+                    env.update(zip(node.outputs, changes, strict=True))
                     continue
             later.append(node)
             waiting.update(node.outputs)

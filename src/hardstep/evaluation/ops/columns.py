@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.ops.vocabulary import ELEMENTWISE
+from hardstep.evaluation.ops.along import BESIDE, Slices, find_dims, run_beside, run_pool
+from hardstep.evaluation.ops.vocabulary import ELEMENTWISE, POOLS
 from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]  # base value by number
@@ -21,7 +22,7 @@ class Column:
     slices: Tensor  # (n, *shape without axis)
 
 
-Rule = Callable[[Node, Mapping[int, Column], Lookup], Column | None]
+Rule = Callable[[Node, Mapping[int, Column], Lookup], "Column | tuple[Column, ...] | None"]
 
 
 def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
@@ -29,8 +30,8 @@ def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
     return base.movedim(axis, 0)[unit]
 
 
-def column_rule(node: Node, env: Mapping[int, object], base: Lookup) -> Column | None:
-    """The change of a node's result as a column, or nothing if it does not stay one."""
+def column_rule(node: Node, env: Mapping[int, object], base: Lookup) -> tuple[Column, ...] | None:
+    """The changes of a node's results as columns, or nothing if they do not stay columns."""
     columns: dict[int, Column] = {}
     for index in node.inputs:
         change = env.get(index)
@@ -38,10 +39,29 @@ def column_rule(node: Node, env: Mapping[int, object], base: Lookup) -> Column |
             columns[index] = change
         elif change is not None:
             return None
-    if node.name in ELEMENTWISE:
-        return _elementwise(node, columns, base)
-    rule = _RULES.get(node.name)
-    return rule(node, columns, base) if rule else None
+    if not _agree([column.unit for column in columns.values()]):
+        return None
+    rule = _elementwise if node.name in ELEMENTWISE else _RULES.get(node.name)
+    found = rule(node, columns, base) if rule else None
+    return (found,) if isinstance(found, Column) else found
+
+
+def parameter_rule(
+    node: Node, env: Mapping[int, Column], base: Lookup
+) -> tuple[Column, ...] | None:
+    """The same of parameters, if a changed row also keeps its number: kernels know one of each."""
+    changes = column_rule(node, env, base)
+    source, row = next(iter(env.items()))
+    num = base(source).shape[row.axis]
+    outputs = zip(node.outputs, changes or (), strict=False)
+    if any(base(out).shape[change.axis] != num for out, change in outputs):
+        return None
+    return changes
+
+
+def _agree(units: list[Tensor]) -> bool:
+    """Whether all columns stand at the same units; parts of one axis need not."""
+    return all(unit is units[0] or torch.equal(unit, units[0]) for unit in units)
 
 
 def _align(column: Column, ndim: int, own: int) -> Column:
@@ -204,7 +224,58 @@ def _unsqueeze(node: Node, columns: Mapping[int, Column], base: Lookup) -> Colum
     return Column(axis, column.unit, column.slices.unsqueeze(place + 1))
 
 
+def _apart(run: Callable[[Node, Lookup, int, Tensor], Slices | None]) -> Rule:
+    """An operation that leaves the changed axis alone."""
+
+    def rule(node: Node, columns: Mapping[int, Column], base: Lookup) -> tuple[Column, ...] | None:
+        column = columns.get(node.inputs[0])
+        if column is None or len(columns) != 1:
+            return None
+        found = run(node, base, column.axis, column.slices)
+        if found is None:
+            return None
+        return tuple(Column(axis, column.unit, slices) for axis, slices in found)
+
+    return rule
+
+
+def _narrow(
+    node: Node, columns: Mapping[int, Column], base: Lookup
+) -> tuple[Column, ...] | Column | None:
+    """Parts of an axis: the candidates whose unit is not in a part change nothing of it."""
+    ((index, column),) = columns.items()
+    if find_dims(node, base) != [column.axis]:
+        return _beside(node, columns, base)
+    sizes = [base(out).shape[column.axis] for out in node.outputs]
+    starts, step = [sum(sizes[:number]) for number in range(len(sizes))], 1
+    if node.name == "slice":
+        bounds = slice(*[*node.args[2:5], None, None, None][:3])
+        start, _, step = bounds.indices(base(index).shape[column.axis])
+        starts = [start]
+    if 0 in sizes:
+        return None
+    parts = zip(node.outputs, starts, strict=True)
+    return tuple(_take_part(column, base(out), start, step) for out, start in parts)
+
+
+def _take_part(column: Column, part: Tensor, start: int, step: int) -> Column:
+    """The column in every `step`-th unit from `start` on, or one that is as in the base."""
+    size = part.shape[column.axis]
+    place = (column.unit - start) // step
+    inside = (place >= 0) & (place < size) & ((column.unit - start) % step == 0)
+    # Wherever else it is put, nothing changes; so, columns of equal parts stand at equal units.
+    unit = place % size
+    old = slices_of(part, column.axis, unit)
+    inside = inside.reshape(-1, *[1] * (old.dim() - 1))
+    return Column(column.axis, unit, torch.where(inside, column.slices, old))
+
+
+_beside = _apart(run_beside)
 _RULES: dict[str, Rule] = {
+    **dict.fromkeys(BESIDE, _beside),
+    **dict.fromkeys(("slice", "split", "split_with_sizes"), _narrow),
+    **dict.fromkeys(POOLS, _apart(run_pool)),
+    "squeeze": _reshape,
     "t": _transpose,
     "transpose": _transpose,
     "permute": _transpose,

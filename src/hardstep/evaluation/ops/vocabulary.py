@@ -20,8 +20,24 @@ ALONG_DIM = _names("""
     cat stack gather scatter split split_with_sizes unbind index_select unsqueeze squeeze select
     slice glu _softmax _log_softmax sum mean amax amin argmax argmin max min var std any all prod
     cumsum cumprod logsumexp sort topk norm linalg_vector_norm std_mean var_mean argsort
-    count_nonzero
+    count_nonzero aminmax
 """)
+
+# The same, but the argument is `dims`, and nothing is computed.
+PERMUTING = _names("flip roll")
+
+# Windows over the last axes, and how many axes these are.
+POOLS = {
+    "avg_pool1d": 1,
+    "avg_pool2d": 2,
+    "avg_pool3d": 3,
+    "_adaptive_avg_pool2d": 2,
+    "_adaptive_avg_pool3d": 3,
+    "max_pool2d_with_indices": 2,
+    "max_pool3d_with_indices": 3,
+    "adaptive_max_pool2d": 2,
+    "adaptive_max_pool3d": 3,
+}
 
 # Element-wise losses with a `reduction` argument, and its position.
 REDUCED_LOSSES = {
