@@ -11,7 +11,7 @@ from hardstep.evaluation.events.planner import Planner, Value
 from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.incremental.columns import carry_column
+from hardstep.evaluation.incremental.columns import carry_parameters
 from hardstep.evaluation.trace.record import Node
 
 
@@ -21,18 +21,18 @@ def follow_parameters(planner: Planner, node: Node) -> None:
     if known.events_entry is not None:
         known.events_entry(planner, node)
         return
-    change = carry_column(node, planner.weights, planner.base, planner.operators)
-    if change is None or known.is_product:
+    changes = carry_parameters(node, planner.weights, planner.base, planner.operators)
+    if changes is None or known.is_product:
         raise Unfusable(f"{node.name} of a parameter")
-    planner.weights[node.outputs[0]] = change
+    planner.weights.update(zip(node.outputs, changes, strict=True))
     planner.program.before.append(node)
 
 
 def enter_channel(planner: Planner, node: Node) -> None:
     """A changed filter or its bias: one new channel of what a convolution returns."""
-    change = carry_column(node, planner.weights, planner.base, planner.operators)
+    changes = carry_parameters(node, planner.weights, planner.base, planner.operators)
     out = planner.base(node.outputs[0])
-    if change is None or change.axis != 1 or out.dim() < 3:
+    if changes is None or changes[0].axis != 1 or out.dim() < 3:
         raise Unfusable("the first changed value is not a channel of a picture")
     planner.start(out.shape[0])
     order, length = _find_order(planner, node.outputs[0], tuple(out.shape[2:]))

@@ -14,7 +14,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.incremental.columns import Column, carry_column
+from hardstep.evaluation.incremental.columns import Column, carry_columns
 from hardstep.evaluation.trace.record import Node, Ref
 
 PATCH_BYTES = 256 << 20  # of all patches of a block; beyond that torch convolves
@@ -41,9 +41,9 @@ def add_channels(program: Program, candidates: Candidates, tile: Span, tables: T
     sources, base = tables.written.sources, tables.written.values.__getitem__
     env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
     for node in program.before:
-        change = carry_column(node, env, base, program.operators)
-        assert change is not None
-        env[node.outputs[0]] = change
+        changes = carry_columns(node, env, base, program.operators)
+        assert changes is not None
+        env.update(zip(node.outputs, changes, strict=True))
     made: Made = {}
     for number, entry in enumerate(program.entries):
         unit, filters, shift = _find_changes(entry, env, base)

@@ -12,7 +12,7 @@ from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
 from hardstep.evaluation.fused.expressions import KINDS, Unfusable
 from hardstep.evaluation.fused.plan import Entry, KernelPlan
-from hardstep.evaluation.incremental.columns import Column, carry_column
+from hardstep.evaluation.incremental.columns import Column, carry_columns
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
@@ -270,9 +270,9 @@ class Kernel:
         env = {sources[name]: Column(0, unit, new) for name, (unit, new) in local.items()}
         for node in self.plan.before:
             base = self.tables.written.values.__getitem__
-            change = carry_column(node, env, base, self.plan.operators)
-            assert isinstance(change, Column)
-            env[node.outputs[0]] = change
+            changes = carry_columns(node, env, base, self.plan.operators)
+            assert changes is not None
+            env.update(zip(node.outputs, changes, strict=True))
         return env
 
     def _examples(self, entry: Entry) -> Tensor:

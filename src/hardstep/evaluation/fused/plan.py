@@ -17,7 +17,7 @@ from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Transl
 from hardstep.evaluation.fused.translate_axes import ON_AXES
 from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
 from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
-from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_column
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
@@ -171,10 +171,10 @@ class _Builder:
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
         else:
-            change = carry_column(node, self.weights, self.base, self.operators)
-            if not isinstance(change, Column):
+            changes = carry_parameters(node, self.weights, self.base, self.operators)
+            if changes is None:
                 raise Unfusable(f"{node.name} of a parameter")
-            self.weights[node.outputs[0]] = change
+            self.weights.update(zip(node.outputs, changes, strict=True))
             self.before.append(node)
             if node.name in _RESHAPES and set(node.inputs) <= self.bare:
                 self.bare.update(node.outputs)

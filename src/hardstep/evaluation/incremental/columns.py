@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from hardstep.evaluation.trace.record import Node
@@ -20,7 +21,8 @@ class Column:
     slices: Tensor  # (n, *shape without axis)
 
 
-ColumnRule = Callable[[Node, Mapping[int, Column], Lookup], Column | None]
+Columns = tuple[Column, ...]
+ColumnRule = Callable[[Node, Mapping[int, Column], Lookup], Column | Columns | None]
 
 
 class KnowsColumns(Protocol):
@@ -28,7 +30,7 @@ class KnowsColumns(Protocol):
 
     @property
     def column(self) -> ColumnRule | None:
-        """The change of the result, or nothing if it is not a column any more."""
+        """The changes of the results, or nothing if they are not columns any more."""
 
 
 def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
@@ -36,10 +38,10 @@ def slices_of(base: Tensor, axis: int, unit: Tensor) -> Tensor:
     return base.movedim(axis, 0)[unit]
 
 
-def carry_column(
+def carry_columns(
     node: Node, env: Mapping[int, object], base: Lookup, operators: Mapping[str, KnowsColumns]
-) -> Column | None:
-    """The change of a node's result as a column, or nothing if it does not stay one."""
+) -> Columns | None:
+    """The changes of a node's results as columns, or nothing if they do not stay columns."""
     columns: dict[int, Column] = {}
     for index in node.inputs:
         change = env.get(index)
@@ -48,4 +50,25 @@ def carry_column(
         elif change is not None:
             return None
     rule = operators[node.name].column
-    return rule(node, columns, base) if rule else None
+    if rule is None or not _agree([column.unit for column in columns.values()]):
+        return None
+    found = rule(node, columns, base)
+    return (found,) if isinstance(found, Column) else found
+
+
+def carry_parameters(
+    node: Node, env: Mapping[int, Column], base: Lookup, operators: Mapping[str, KnowsColumns]
+) -> Columns | None:
+    """The same of parameters, if a changed row also keeps its number: kernels know one of each."""
+    changes = carry_columns(node, env, base, operators)
+    source, row = next(iter(env.items()))
+    num = base(source).shape[row.axis]
+    outputs = zip(node.outputs, changes or (), strict=False)
+    if any(base(out).shape[change.axis] != num for out, change in outputs):
+        return None
+    return changes
+
+
+def _agree(units: list[Tensor]) -> bool:
+    """Whether all columns stand at the same units; parts of one axis need not."""
+    return all(unit is units[0] or torch.equal(unit, units[0]) for unit in units)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from hardstep.evaluation.incremental.along import find_dims
 from hardstep.evaluation.incremental.changes import (
     Change,
     Examples,
@@ -105,19 +106,6 @@ def _run(
     result = node.func(*resize(args, len(pairs.example)), **kwargs)
     outputs = result if isinstance(result, tuple | list) else (result,)
     return tuple(Examples(out) for out in outputs)
-
-
-def find_dims(node: Node, base: Lookup, new_axes: int = 0) -> list[int] | None:
-    """The dimensions an operation works along, counted from 0; nothing if it takes none."""
-    arguments = node.func._schema.arguments
-    names = [argument.name for argument in arguments]
-    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    given |= dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    dims = given.get("dim")
-    if dims is None:
-        return None
-    ndim = base(node.inputs[0]).dim() + new_axes
-    return [d % ndim for d in (dims if isinstance(dims, list | tuple) else [dims])]
 
 
 def along_dims(new_axes: int = 0) -> Check:

@@ -13,7 +13,7 @@ from hardstep.evaluation.incremental.changes import (
     changed_examples,
     stack,
 )
-from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_column
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_columns
 from hardstep.evaluation.incremental.examples import KnowsExamples, carry_examples
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.sandbox import run_vmap
@@ -82,9 +82,9 @@ class Walk:
         waiting: set[int] = set()
         for node in self.nodes:
             if waiting.isdisjoint(node.inputs):
-                change = self._try(node, carry_column, node, env, self.base, self.operators)
-                if change is not None:
-                    env[node.outputs[0]] = change
+                changes = self._try(node, carry_columns, node, env, self.base, self.operators)
+                if changes is not None:
+                    env.update(zip(node.outputs, changes, strict=True))
                     continue
             later.append(node)
             waiting.update(node.outputs)

@@ -4,6 +4,7 @@
     registry      all entries
     elementwise   operators that act number by number
     views         the same numbers under other names
+    parts         parts of an axis
     moves         numbers that go elsewhere
     products      matrix products
     convolutions  convolutions

@@ -3,6 +3,7 @@
 import torch
 
 from hardstep.evaluation.events.moves import follow_move
+from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import (
@@ -44,6 +45,11 @@ OPERATORS = (
     Operator("gather", examples=run_apart(_indexes_within_examples)),
     Operator("scatter", examples=run_apart(_indexes_within_examples)),
     Operator("index", examples=_look_up, masks=_find_masks, takes_parameters=True),
-    Operator("index_select", examples=run_apart(_along, table=0), events=follow_move),
+    Operator(
+        "index_select",
+        column=carry_beside,
+        examples=run_apart(_along, table=0),
+        events=follow_move,
+    ),
     Operator("embedding", examples=run_apart(always, table=1)),
 )

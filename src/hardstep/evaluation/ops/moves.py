@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.events.planner import Planner
+from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import Env, along_dims, run_apart
@@ -20,11 +21,16 @@ def _follow_padding(planner: Planner, node: Node) -> None:
     follow_move(planner, replace(node, args=(*node.args[:2], 0)))
 
 
+def _shuffled(name: str) -> Operator:
+    """Numbers in another order along a dimension."""
+    return Operator(name, column=carry_beside, examples=run_apart(along_dims()), events=follow_move)
+
+
 OPERATORS = (
     Operator("cat", examples=run_apart(along_dims()), events=follow_move),
     Operator("stack", examples=run_apart(along_dims(new_axes=1)), events=follow_move),
     Operator("constant_pad_nd", examples=run_apart(_pads_within_examples), events=_follow_padding),
-    Operator("flip", events=follow_move),
+    _shuffled("flip"),
+    _shuffled("roll"),
     Operator("repeat", events=follow_move),
-    Operator("roll", events=follow_move),
 )

@@ -1,5 +1,7 @@
 """Pooling: maxima and means over windows of pictures."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,10 +15,12 @@ from hardstep.evaluation.events.layouts import (
 )
 from hardstep.evaluation.events.linear import MOST_ENTRIES, scatter_events
 from hardstep.evaluation.events.maps import Geometry, Shape, count, find_taps, list_by
-from hardstep.evaluation.events.planner import Planner, behind
+from hardstep.evaluation.events.planner import Follow, Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Room, Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_pool
 from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.incremental.along import find_alone
+from hardstep.evaluation.incremental.columns import Column, Columns
 from hardstep.evaluation.incremental.examples import always, run_apart
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node
@@ -124,19 +128,32 @@ def _follow_average(planner: Planner, node: Node) -> None:
     planner.put(node, target)
 
 
-def _average(name: str, examples: bool = True) -> Operator:
-    apart = run_apart(always) if examples else None
-    return Operator(name, examples=apart, events=_follow_average)
+def _carry_column(
+    node: Node, columns: Mapping[int, Column], base: Lookup, dims: int
+) -> Columns | None:
+    """Windows over the last axes; what stands in front of them is treated apart."""
+    column = find_alone(node, columns)
+    if column is None or column.axis >= base(node.inputs[0]).dim() - dims:
+        return None
+    result = node.func(column.slices, *node.args[1:], **node.kwargs)
+    results = result if isinstance(result, tuple | list) else [result]
+    return tuple(Column(column.axis, column.unit, slices) for slices in results)
+
+
+def _pooling(name: str, dims: int, events: Follow | None = None) -> Operator:
+    """Windows over so many last axes."""
+    column = partial(_carry_column, dims=dims)
+    return Operator(name, column=column, examples=run_apart(always), events=events)
 
 
 OPERATORS = (
-    Operator(
-        "max_pool2d_with_indices",
-        examples=run_apart(always),
-        events=_follow_maximum,
-        sides=_find_sides,
-    ),
-    _average("avg_pool2d"),
-    _average("_adaptive_avg_pool2d"),
-    _average("avg_pool3d", examples=False),
+    replace(_pooling("max_pool2d_with_indices", 2, _follow_maximum), sides=_find_sides),
+    _pooling("max_pool3d_with_indices", 3),
+    _pooling("adaptive_max_pool2d", 2),
+    _pooling("adaptive_max_pool3d", 3),
+    _pooling("avg_pool1d", 1),
+    _pooling("avg_pool2d", 2, _follow_average),
+    _pooling("avg_pool3d", 3, _follow_average),
+    _pooling("_adaptive_avg_pool2d", 2, _follow_average),
+    _pooling("_adaptive_avg_pool3d", 3),
 )

@@ -10,13 +10,13 @@ from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Table
 from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import (
     Env,
     Result,
     along_dims,
-    find_dims,
     gather_examples,
     run_apart,
 )
@@ -87,6 +87,7 @@ def _follow_sum(planner: Planner, node: Node, is_mean: bool) -> None:
 def _sum(name: str, is_mean: bool) -> Operator:
     return Operator(
         name,
+        column=carry_beside,
         examples=partial(_add_up, is_mean=is_mean),
         events=partial(_follow_sum, is_mean=is_mean),
     )
@@ -95,9 +96,10 @@ def _sum(name: str, is_mean: bool) -> Operator:
 _OTHERS = """
     _softmax _log_softmax amax amin argmax argmin max min glu var std any all prod cumsum cumprod
     logsumexp sort topk norm linalg_vector_norm std_mean var_mean argsort count_nonzero
+    aminmax
 """
 OPERATORS = (
     _sum("sum", is_mean=False),
     _sum("mean", is_mean=True),
-    *(Operator(name, examples=_apart) for name in _OTHERS.split()),
+    *(Operator(name, column=carry_beside, examples=_apart) for name in _OTHERS.split()),
 )

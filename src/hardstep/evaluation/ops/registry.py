@@ -7,6 +7,7 @@ from hardstep.evaluation.ops import (
     losses,
     moves,
     norms,
+    parts,
     pooling,
     products,
     reductions,
@@ -21,6 +22,7 @@ REGISTRY = Registry(
     for family in (
         elementwise,
         views,
+        parts,
         moves,
         products,
         convolutions,

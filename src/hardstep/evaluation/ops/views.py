@@ -113,11 +113,6 @@ def _view(name: str) -> Operator:
     )
 
 
-def _part(name: str) -> Operator:
-    """Parts of a value along a dimension, or a dimension less."""
-    return Operator(name, examples=run_apart(along_dims()), events=follow_view_of)
-
-
 OPERATORS = (
     _reordering("permute", _permute),
     _reordering("transpose", _transpose),
@@ -133,12 +128,12 @@ OPERATORS = (
         examples=run_apart(along_dims(new_axes=1)),
         events=follow_view_of,
     ),
-    _part("squeeze"),
-    _part("select"),
-    _part("slice"),
-    _part("split"),
-    _part("split_with_sizes"),
-    _part("unbind"),
+    Operator(
+        "squeeze",
+        column=_reshape_column,
+        examples=run_apart(along_dims()),
+        events=follow_view_of,
+    ),
     replace(elementwise("alias"), events=follow_view_of),
     replace(elementwise("detach"), events=follow_view_of),
 )
