@@ -57,11 +57,15 @@ def carry_columns(
 
 
 def carry_parameters(
-    node: Node, env: Mapping[int, Column], base: Lookup, operators: Mapping[str, KnowsColumns]
+    node: Node,
+    env: Mapping[int, Column | None],
+    base: Lookup,
+    operators: Mapping[str, KnowsColumns],
 ) -> Columns | None:
     """The same of parameters, if a changed row also keeps its number: kernels know one of each."""
     changes = carry_columns(node, env, base, operators)
     source, row = next(iter(env.items()))
+    assert row is not None
     num = base(source).shape[row.axis]
     outputs = zip(node.outputs, changes or (), strict=False)
     if any(base(out).shape[change.axis] != num for out, change in outputs):

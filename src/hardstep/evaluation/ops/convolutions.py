@@ -15,7 +15,7 @@ from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.responses import convolve_in_groups
 from hardstep.evaluation.events.stages import write_depthwise, write_spread
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import Column, slices_of
 from hardstep.evaluation.incremental.examples import always, run_apart
 from hardstep.evaluation.ops.operator import Operator
@@ -60,7 +60,7 @@ def _follow_events(planner: Planner, node: Node) -> None:
         raise Unfusable("convolution: the weights change")
     slot, layout = planner.slot(source.index)
     out, kernel = planner.base(node.outputs[0]), planner.base(weight.index)
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != kernel.dim():
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != kernel.dim():
         raise Unfusable("convolution of something else than pictures")
     stride, padding, dilation, transposed = node.args[3:7]
     groups, sides = node.args[8], tuple(kernel.shape[2:])

@@ -18,7 +18,7 @@ from hardstep.evaluation.events.maps import Geometry, Shape, count, find_taps, l
 from hardstep.evaluation.events.planner import Follow, Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Room, Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_pool
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.along import find_alone
 from hardstep.evaluation.incremental.columns import Column, Columns
 from hardstep.evaluation.incremental.examples import always, run_apart
@@ -34,7 +34,7 @@ def _follow_maximum(planner: Planner, node: Node) -> None:
         raise Unfusable("max pooling whose indices are used")
     slot, layout = planner.slot(index)
     out = planner.base(node.outputs[0])
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != 4:
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != 4:
         raise Unfusable("max pooling of something else than pictures")
     lanes = planner.program.lanes
     pixels, shape = tuple(layout.places.shape[1:]), tuple(out.shape[1:])
@@ -109,7 +109,7 @@ def _follow_average(planner: Planner, node: Node) -> None:
     slot, layout = planner.slot(index)
     value, out = planner.base(index), planner.base(node.outputs[0])
     pixels, results = tuple(value.shape[2:]), tuple(out.shape[2:])
-    if slot.kind not in FLOATS or layout.axis != 0 or value.dim() != out.dim() or not pixels:
+    if not slot.kind.is_float or layout.axis != 0 or value.dim() != out.dim() or not pixels:
         raise Unfusable(f"{node.name} of something else than pictures")
     if count(pixels) * count(results) > MOST_ENTRIES:
         raise Unfusable(f"{node.name} of large pictures")

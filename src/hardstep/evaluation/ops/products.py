@@ -13,7 +13,7 @@ from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_spread
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
@@ -100,7 +100,7 @@ def _follow_events(planner: Planner, node: Node) -> None:
     ):
         raise Unfusable(f"{node.name}: another factor changes, or there is a scale")
     slot, layout = planner.slot(left)
-    if layout.axis != 0 or layout.places.dim() != 1 or slot.kind not in FLOATS:
+    if layout.axis != 0 or layout.places.dim() != 1 or not slot.kind.is_float:
         raise Unfusable(f"{node.name} of something else than units")
     lanes, inputs = planner.program.lanes, len(layout.places)
     outputs = planner.base(node.outputs[0]).shape[1]

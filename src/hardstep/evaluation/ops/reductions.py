@@ -9,7 +9,7 @@ from hardstep.evaluation.events.linear import scatter_events
 from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Table
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
 from hardstep.evaluation.incremental.columns import Lookup
@@ -56,7 +56,7 @@ def _follow_sum(planner: Planner, node: Node, is_mean: bool) -> None:
     value, result = planner.base(index), planner.base(node.outputs[0])
     slot, layout = planner.slot(index)
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if not dims or slot.kind not in FLOATS or value.dtype != result.dtype:
+    if not dims or not slot.kind.is_float or value.dtype != result.dtype:
         raise Unfusable(f"{node.name} over examples")
     axes = sorted({dim % value.dim() for dim in (dims if isinstance(dims, list) else [dims])})
     if layout.axis in axes:
