@@ -35,7 +35,7 @@ def _add(planner: Planner, node: Node) -> None:
     if inputs & planner.weights.keys() and inputs.isdisjoint(planner.values.keys() | planner.later):
         follow_parameters(planner, node)
         return
-    if inputs & parameters and not (known.takes_parameters and known.events is not None):
+    if inputs & parameters and not known.enters_events:
         raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
     if inputs.isdisjoint(planner.later) and known.events is not None:
         try:

@@ -73,7 +73,7 @@ class KnowsEvents(KnowsColumns, Protocol):
         """Adds the stages by which a changed parameter of a node reaches the examples."""
 
     @property
-    def takes_parameters(self) -> bool:
+    def enters_events(self) -> bool:
         """Whether `events` reads changed vectors of parameters."""
 
     @property

@@ -2,13 +2,18 @@
 
     operator      what an entry may say
     registry      all entries
-    elementwise   operators that act number by number
+    elementwise   what all operators have in common that act number by number
+    arithmetic    these: sums, comparisons, logic, copies
+    activations   and these: relu, tanh
     views         the same numbers under other names
     parts         parts of an axis
     moves         numbers that go elsewhere
     products      matrix products
     convolutions  convolutions
-    reductions    sums, extremes, softmax
+    sums          sums and means
+    extremes      maxima, minima, their places
+    softmax       softmax and its logarithm
+    reductions    other operators along a dimension
     pooling       maxima and means over windows
     norms         batch, layer and group norm
     indexing      gather, rows of a table

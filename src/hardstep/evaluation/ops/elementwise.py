@@ -1,27 +1,110 @@
 """Operators that act number by number: one rule per form of change serves all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.elementwise import follow_elementwise
-from hardstep.evaluation.fused.translate_elementwise import BUILD
+from hardstep.evaluation.fused.expressions import (
+    KINDS,
+    Expr,
+    Graph,
+    Kind,
+    Number,
+    Unfusable,
+)
+from hardstep.evaluation.fused.stacks import lower_alike
+from hardstep.evaluation.fused.translate import Make, Translator, find_kind
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, run_apart
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node, Ref
 
+Operand = Expr | Number | str | None  # strings are words such as a rounding mode
+Operands = Sequence[Operand]
+# Graph, operands, kind of the result (of comparisons: of what is compared).
+Build = Callable[[Graph, Operands, Kind], Expr]
 
-def elementwise(name: str) -> Operator:
-    """The entry of an operator that acts number by number."""
-    return Operator(
+
+def elementwise(
+    name: str,
+    build: Build | None = None,
+    *,
+    keyword: str = "",
+    ignored: Container[str] = (),
+    compares: bool = False,
+) -> Operator:
+    """The entry of an operator that acts number by number.
+
+    Args:
+        name: Of the operator.
+        build: Its expression, from operands; without one, no kernel knows the operator.
+        keyword: The keyword argument that becomes the last operand.
+        ignored: Keyword arguments that do not matter.
+        compares: Whether it finds truths about numbers of another kind.
+    """
+    carried = Operator(
         name,
         column=_carry_column,
         examples=run_apart(_broadcasts_by_example),
-        events=follow_elementwise if name in BUILD else None,
         is_elementwise=True,
     )
+    if build is None:
+        return carried
+    make = _make_expression(build, keyword, ignored, compares)
+    return replace(
+        carried,
+        lanes=partial(_lower, make=make),
+        stack=partial(lower_alike, make=make),
+        events=partial(follow_elementwise, make=make),
+    )
+
+
+# -- kernels -----------------------------------------------------------------------------------
+
+
+def read(g: Graph, value: Operand, kind: Kind) -> Expr:
+    """An operand in a kind."""
+    if isinstance(value, Expr):
+        return g.cast(value, kind)
+    if not isinstance(value, Number):
+        raise Unfusable("an operand is missing")
+    if isinstance(value, float) and kind is Kind.I64:
+        raise Unfusable("a fraction among integers")
+    return g.constant(value, kind)
+
+
+def _make_expression(build: Build, keyword: str, ignored: Container[str], compares: bool) -> Make:
+    def make(node: Node, base: Lookup, graph: Graph, operand: Callable[[Ref], Expr]) -> Expr:
+        kind = _find_compared_kind(node, base) if compares else find_kind(base(node.outputs[0]))
+        args, kwargs = node.filled(operand)
+        rest = {key: value for key, value in kwargs.items() if key not in ignored}
+        args += [rest.pop(keyword)] if keyword in rest else []
+        if rest:
+            raise Unfusable(f"{node.name} with {', '.join(rest)}")
+        return build(graph, args, kind)
+
+    return make
+
+
+def _find_compared_kind(node: Node, base: Lookup) -> Kind:
+    """The kind in which torch compares: a number or a lone value does not widen a tensor."""
+    args, _ = node.filled(lambda ref: base(ref.index))
+    kind = KINDS.get(torch.result_type(*args[:2]))
+    if kind is None:
+        raise Unfusable(f"{node.name} of other types than {', '.join(map(str, KINDS.values()))}")
+    return kind
+
+
+def _lower(t: Translator, node: Node, make: Make) -> None:
+    t.values[node.outputs[0]] = t.apply_elementwise(node, make)
+
+
+# -- columns and examples ----------------------------------------------------------------------
 
 
 def _align(column: Column, ndim: int, own: int) -> Column:
@@ -65,19 +148,3 @@ def _broadcasts_by_example(node: Node, env: Env, base: Lookup, pairs: Pairs) -> 
     shared = (1, pairs.num_examples)
     apart = all(base(i).dim() < ndim or base(i).shape[0] in shared for i in node.inputs)
     return apart and all(base(index).dim() == ndim for index in node.inputs if index in env)
-
-
-_NAMES = """
-    abs add addcdiv addcmul atan atan2 bitwise_and bitwise_not bitwise_or bitwise_xor ceil
-    celu clamp clamp_max clamp_min clone copy copysign cos cosh div elu eq erf erfc exp
-    expm1 floor floor_divide fmod frac ge gelu gt hardsigmoid hardswish hardtanh heaviside
-    isfinite isinf isnan le leaky_relu lerp lift_fresh log log10 log1p log2 logical_and
-    logical_not logical_or logical_xor logit lt masked_fill maximum minimum mish mul nan_to_num
-    ne neg pow reciprocal relu remainder round rsqrt rsub selu sgn sigmoid sign silu sin sinh
-    softplus sqrt sub tan tanh threshold trunc where _to_copy xlogy
-"""
-OPERATORS = (
-    *map(elementwise, _NAMES.split()),
-    # Torch's resizes a result, and says so, unless all that it is given is batched.
-    Operator("_prelu_kernel", needs_all_batched=True),
-)

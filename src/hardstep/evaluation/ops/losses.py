@@ -1,11 +1,21 @@
 """Losses that are one operator: scores or values in, one number (or one per example) out."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.fused.expressions import Access, Apply, Expr, Fn, Kind, Unfusable
+from hardstep.evaluation.fused.sums import close_difference
+from hardstep.evaluation.fused.tables import LabelWeight, PerExample, PickedScore
+from hardstep.evaluation.fused.translate import (
+    Closing,
+    Lowering,
+    Translator,
+    find_argument,
+)
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import (
@@ -67,13 +77,80 @@ def _carry_reduced(node: Node, env: Env, base: Lookup, pairs: Pairs, place: int)
     return (Stacked(result.to(operands[0].dtype)),)
 
 
-def _reduced(name: str, place: int = 2) -> Operator:
-    return Operator(name, examples=partial(_carry_reduced, place=place))
+# -- kernels -----------------------------------------------------------------------------------
+
+
+def _lower_nll(t: Translator, node: Node) -> None:
+    """Negative log-likelihood of shared labels."""
+    scores, target, weight, reduction, ignore = node.args[:5]
+    labels = t.base(target.index)
+    if t.kind(target.index) is not Kind.I64:
+        raise Unfusable("nll_loss with labels that are not int64")
+    if set(node.inputs) & t.values.keys() != {scores.index} or labels.dim() != 1 or not reduction:
+        raise Unfusable("nll_loss other than of changed scores, reduced")
+    found = t.dense(scores.index)
+    if found.axis != -1 or found.expr.domain is None:
+        raise Unfusable("nll_loss along an axis that is not followed")
+    label = t.g.read(Access.LANE, Kind.I64, t.program.table(PerExample(target.index)))
+    # Only one score per example is needed, so take it before what is alike for all of them.
+    new = _pick(t, found.expr, label)
+    picked = t.program.table(PickedScore(scores.index, target.index))
+    old = t.g.read(Access.LANE, new.kind, picked)
+    factor = LabelWeight(target.index, weight.index if weight else None, ignore)
+    scale = t.g.read(Access.LANE, Kind.F64, t.program.table(factor))
+    gain = t.g.apply(Fn.SUB, t.g.cast(old, Kind.F64), t.g.cast(new, Kind.F64))
+    # Examples that do not count have weight 0, and 0 times not-a-number must not spoil the sum.
+    zero = t.g.constant(0.0, Kind.F64)
+    counts = t.g.apply(Fn.NE, scale, zero)
+    loss = t.g.apply(Fn.SELECT, counts, t.g.apply(Fn.MUL, gain, scale), zero)
+    mean = reduction == 1
+    divisor = node.outputs[1] if mean else 1
+    t.program.closings.append(Closing(node.outputs[0], loss, divisor, by_value=mean))
+    t.closed.update(node.outputs)
+
+
+def _pick(t: Translator, value: Expr, label: Expr) -> Expr:
+    shifted = isinstance(value, Apply) and value.function is Fn.SUB
+    if shifted and value.args[1].domain is None:
+        return t.g.apply(Fn.SUB, _pick(t, value.args[0], label), value.args[1])
+    return t.g.pick(value, label)
+
+
+def _lower_mse(t: Translator, node: Node) -> None:
+    """Mean squared error against shared targets."""
+    reduction = find_argument(node, 2, "reduction", 1)
+    inputs = [arg.index for arg in node.args[:2]]
+    out = node.outputs[0]
+    shapes = {t.base(i).shape for i in inputs}
+    if reduction == 0 or len(shapes) != 1 or t.base(inputs[0]).dim() > 2:
+        raise Unfusable("mse_loss that is not reduced, or broadcasts")
+    ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
+    axis = -1 if ndim == 2 else None
+
+    def error(read: Callable[[int], Expr]) -> Expr:
+        a, b = (t.g.cast(read(i), t.kind(out)) for i in inputs)
+        gap = t.g.apply(Fn.SUB, a, b)
+        return t.g.apply(Fn.MUL, gap, gap)
+
+    def now(index: int) -> Expr:
+        return t.dense(index).expr if index in t.values else before(index)
+
+    def before(index: int) -> Expr:
+        return t.read_shared(index, ndim, axis, column=False)
+
+    close_difference(t, out, error(now), error(before), size if reduction == 1 else 1)
+
+
+# -- entries -----------------------------------------------------------------------------------
+
+
+def _reduced(name: str, place: int = 2, lanes: Lowering | None = None) -> Operator:
+    return Operator(name, examples=partial(_carry_reduced, place=place), lanes=lanes)
 
 
 OPERATORS = (
-    Operator("nll_loss_forward", examples=_carry_nll),
-    _reduced("mse_loss"),
+    Operator("nll_loss_forward", examples=_carry_nll, lanes=_lower_nll),
+    _reduced("mse_loss", lanes=_lower_mse),
     _reduced("smooth_l1_loss"),
     _reduced("huber_loss"),
     _reduced("soft_margin_loss"),

@@ -135,7 +135,7 @@ OPERATORS = (
         whole=_leave_statistics_alone,
         events=_follow_batch_norm,
         of_pictures=True,
-        takes_parameters=True,
+        enters_events=True,
     ),
     Operator("native_layer_norm", examples=run_apart(_normalizes_within_examples, table=0)),
     Operator("native_group_norm", examples=run_apart(always, table=0, resize=_count_examples)),

@@ -2,22 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from hardstep.evaluation.events.planner import Follow, Sides
+from hardstep.evaluation.fused.plan import Factors
+from hardstep.evaluation.fused.translate import Lowering
 from hardstep.evaluation.incremental.columns import ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import ExamplesRule
 from hardstep.evaluation.trace.record import Node, Ref
-
-Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
-
-
-class Factors(NamedTuple):
-    """A product left · right + bias, by the numbers of its values."""
-
-    left: int
-    right: int
-    bias: int | None
 
 
 @dataclass(frozen=True)
@@ -36,17 +28,22 @@ class Operator:
     whole: Callable[[list[Any]], list[Any]] | None = None  # arguments over whole values
     needs_all_batched: bool = False  # over whole values: either all arguments or none
 
+    # Changes in fused kernels.
+    lanes: Lowering | None = None  # expressions of which an operand changes
+    stack: Lowering | None = None  # the same where an operand is a stack
+    enters_lanes: bool = False  # `lanes` reads changed parameters
+
     # Changes as events.
     events: Follow | None = None  # stages that follow changed numbers
     events_entry: Follow | None = None  # how a changed parameter reaches the examples
+    enters_events: bool = False  # `events` reads changed vectors of parameters
     sides: Sides | None = None  # of the windows of a maximum
     of_pictures: bool = False  # blocks that meet it are what events are for
 
     # Facts.
-    order: Order | None = None  # the old dimensions of each new one
+    order: Callable[[Node, int], list[int]] | None = None  # the old dimensions of each new one
     factors: Callable[[Node], Factors] | None = None  # of a product
     is_elementwise: bool = False
-    takes_parameters: bool = False  # rules of kernels read changed parameters themselves
     shape_only: bool = False  # the values of its arguments do not matter
     masks: Callable[[Node], list[Ref]] | None = None  # truths that say how much there is
     multiply_adds: Callable[[Node, Lookup], int] | None = None  # behind one number of a result

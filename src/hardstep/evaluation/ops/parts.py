@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.elementwise import follow_view_of
+from hardstep.evaluation.fused.stacks import find_stack_along, keep_stack
+from hardstep.evaluation.fused.translate import Lowering, Translator, find_argument
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Columns, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
@@ -58,14 +60,43 @@ def _take_part(column: Column, part: Tensor, start: int, step: int) -> Column:
     return Column(column.axis, unit, torch.where(inside, column.slices, old))
 
 
-def _part(name: str, column: ColumnRule) -> Operator:
-    return Operator(name, column=column, examples=run_apart(along_dims()), events=follow_view_of)
+# -- parts of a stack --------------------------------------------------------------------------
+
+
+def _lower_unbind(t: Translator, node: Node) -> None:
+    stack = find_stack_along(t, node, find_argument(node, 1, "dim", 0))
+    for out, part in zip(node.outputs, stack.parts, strict=True):
+        if part is not None:
+            t.values[out] = part
+
+
+def _lower_select(t: Translator, node: Node) -> None:
+    stack = find_stack_along(t, node, node.args[1])
+    part = stack.parts[node.args[2]]
+    if part is not None:
+        t.values[node.outputs[0]] = part
+
+
+def _lower_slice(t: Translator, node: Node) -> None:
+    stack = find_stack_along(t, node, find_argument(node, 1, "dim", 0))
+    start, end, step = [*node.args[2:5], None, None, None][:3]
+    keep_stack(t, node.outputs[0], stack.axis, stack.parts[start:end:step])
+
+
+def _part(name: str, column: ColumnRule, stack: Lowering | None = None) -> Operator:
+    return Operator(
+        name,
+        column=column,
+        examples=run_apart(along_dims()),
+        stack=stack,
+        events=follow_view_of,
+    )
 
 
 OPERATORS = (
-    _part("select", carry_beside),
-    _part("unbind", carry_beside),
-    _part("slice", _narrow(_start_slice)),
+    _part("select", carry_beside, _lower_select),
+    _part("unbind", carry_beside, _lower_unbind),
+    _part("slice", _narrow(_start_slice), _lower_slice),
     _part("split", _narrow(_start_split)),
     _part("split_with_sizes", _narrow(_start_split)),
 )

@@ -13,11 +13,14 @@ from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_spread
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Access, Fn, Unfusable
+from hardstep.evaluation.fused.plan import Factors
+from hardstep.evaluation.fused.tables import Flat, Matrix, Weight
+from hardstep.evaluation.fused.translate import Changed, Translator
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
-from hardstep.evaluation.ops.operator import Factors, Operator
+from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node
 
 
@@ -89,6 +92,53 @@ def _carry_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
     return (Examples(torch.addmm(base(bias), change.values, matrix, **scale)),)
 
 
+# -- kernels -----------------------------------------------------------------------------------
+
+
+def _lower(t: Translator, node: Node) -> None:
+    """x·W + b with x changed: a rank-one update of a column, or a product of what differs."""
+    left, right, bias = find_factors(node)
+    out = node.outputs[0]
+    changed = set(node.inputs) & t.values.keys()
+    if any(scale != 1 for scale in node.kwargs.values()):
+        raise Unfusable(f"{node.name} with a scale")
+    if t.base(out).dim() != 2 or t.base(out).shape[0] != t.program.num_examples:
+        raise Unfusable(f"{node.name} across examples")
+    if bias is not None and changed == {bias} and bias in t.vectors:
+        _shift(t, bias, out)
+        return
+    if changed != {left} or left in t.vectors:
+        raise Unfusable(f"{node.name}: more than the left factor changes")
+    if _adds_a_matrix(bias, t.base):
+        raise Unfusable("addmm with a matrix added")
+    kind, size = t.kind(out), t.base(out).shape[1]
+    if not kind.is_float:
+        raise Unfusable(f"{node.name} of {kind}")
+    found, weight = t.changed(left), t.program.table(Weight(right))
+    t.program.updated.add(out)
+    if found.column:
+        t.leave_axis(found.expr, t.at_unit(left))
+        delta = t.g.apply(Fn.SUB, found.expr, t.at_unit(left))
+        factor = t.g.read(Access.UNIT_AXIS, kind, weight, size)
+        update = t.g.apply(Fn.MUL, delta, factor)
+        t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), update), -1)
+        return
+    if found.expr.domain is None:
+        raise Unfusable(f"{node.name} of a value that does not vary along its axis")
+    change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
+    base = t.program.table(Matrix(out))
+    t.values[out] = Changed(t.g.product(change, size, weight, base), -1)
+
+
+def _shift(t: Translator, bias: int, out: int) -> None:
+    """x·W + b with only the bias changed."""
+    new = t.changed(bias).expr
+    old = t.g.read(Access.AXIS, new.kind, t.program.table(Flat(bias)), new.domain)
+    shift = t.g.apply(Fn.SUB, new, old)
+    t.program.updated.add(out)
+    t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), shift), -1)
+
+
 # -- events ------------------------------------------------------------------------------------
 
 
@@ -134,6 +184,7 @@ def _product(name: str) -> Operator:
         name,
         column=_carry_column,
         examples=_carry_examples,
+        lanes=_lower,
         events=_follow_events,
         factors=find_factors,
         multiply_adds=_count_multiply_adds,

@@ -1,8 +1,10 @@
 """The registry: every operator that a fast tier knows, by name."""
 
 from hardstep.evaluation.ops import (
+    activations,
+    arithmetic,
     convolutions,
-    elementwise,
+    extremes,
     indexing,
     losses,
     moves,
@@ -12,6 +14,8 @@ from hardstep.evaluation.ops import (
     products,
     reductions,
     shapes,
+    softmax,
+    sums,
     views,
 )
 from hardstep.evaluation.ops.operator import Registry
@@ -20,12 +24,16 @@ from hardstep.evaluation.trace.record import Record
 REGISTRY = Registry(
     operator
     for family in (
-        elementwise,
+        arithmetic,
+        activations,
         views,
         parts,
         moves,
         products,
         convolutions,
+        sums,
+        extremes,
+        softmax,
         reductions,
         pooling,
         norms,

@@ -1,17 +1,24 @@
 """Operators that give the same numbers other places: views, transposes, parts of a value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from hardstep.evaluation.events.elementwise import follow_view_of
 from hardstep.evaluation.events.moves import follow_move
+from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
+from hardstep.evaluation.fused.translate import Changed, Translator
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run_apart
+from hardstep.evaluation.ops.arithmetic import keep
 from hardstep.evaluation.ops.elementwise import elementwise
-from hardstep.evaluation.ops.operator import Operator, Order
+from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node
+
+Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
+
 
 # -- transposes --------------------------------------------------------------------------------
 
@@ -58,6 +65,64 @@ def _reordering(name: str, order: Order) -> Operator:
         events=follow_view_of,
         order=order,
     )
+
+
+# -- kernels -----------------------------------------------------------------------------------
+
+
+def _lower_view(t: Translator, node: Node) -> None:
+    """A view that keeps the examples; the followed axis must stay an axis of its own."""
+    (index,) = node.inputs
+    out = node.outputs[0]
+    new, found = t.base(out).shape, t.changed(index)
+    if len(new) == 0 or new[0] != t.program.num_examples:
+        raise Unfusable(f"{node.name} across examples")
+    if t.base(index).dtype != t.base(out).dtype:
+        raise Unfusable(f"{node.name} of the same bits as another type")
+    if found.axis is None:
+        t.values[out] = Changed(found.expr)
+        return
+    size = t.base(index).shape[found.axis]
+    places = [d - len(new) for d in range(1, len(new)) if new[d] == size]
+    if size == 1 and len(places) != 1 and new[1:].numel() == 1:
+        t.values[out] = t.only_unit(index)
+        return
+    if len(places) != 1 or new[1:].numel() != size:
+        raise Unfusable(f"{node.name} mixes the followed axis with others")
+    t.values[out] = Changed(found.expr, places[0], found.column)
+
+
+def _lower_expansion(t: Translator, node: Node) -> None:
+    """Examples stay in front; the followed axis stays as it is, or is of size 1."""
+    (index,) = node.inputs
+    out = node.outputs[0]
+    new, found = t.base(out).shape, t.changed(index)
+    if len(new) == 0 or new[0] != t.program.num_examples:
+        raise Unfusable(f"{node.name} across examples")
+    if len(new) != t.base(index).dim() and index not in t.vectors:
+        raise Unfusable("expand that puts an axis before the examples")
+    if found.axis is None or new[found.axis] == t.base(index).shape[found.axis]:
+        t.values[out] = found
+    else:
+        t.values[out] = t.only_unit(index)
+
+
+def _lower_unsqueeze(t: Translator, node: Node) -> None:
+    """A new axis before the examples makes a stack of one."""
+    (index,) = node.inputs
+    before = node.args[1] % (t.base(index).dim() + 1) == 0
+    if before and t.program.num_examples > 1:
+        keep_stack(t, node.outputs[0], 0, [check_part(t, node, index)])
+    else:
+        _lower_view(t, node)
+
+
+def _keep_stack(t: Translator, node: Node) -> None:
+    """A view or an expansion that changes nothing."""
+    stack, out = find_stack(t, node), node.outputs[0]
+    if t.base(out).shape != t.base(stack.whole).shape:
+        raise Unfusable(f"{node.name} of a stack")
+    t.values[out] = stack
 
 
 # -- other shapes ------------------------------------------------------------------------------
@@ -109,6 +174,8 @@ def _view(name: str) -> Operator:
         name,
         column=_reshape_column,
         examples=run_apart(_keeps_leading, resize=_lead),
+        lanes=_lower_view,
+        stack=_keep_stack,
         events=follow_view_of,
     )
 
@@ -120,20 +187,26 @@ OPERATORS = (
     _view("view"),
     _view("_unsafe_view"),
     Operator(
-        "expand", examples=run_apart(_expands_within_examples, resize=_lead), events=follow_move
+        "expand",
+        examples=run_apart(_expands_within_examples, resize=_lead),
+        lanes=_lower_expansion,
+        stack=_keep_stack,
+        events=follow_move,
     ),
     Operator(
         "unsqueeze",
         column=_unsqueeze_column,
         examples=run_apart(along_dims(new_axes=1)),
+        lanes=_lower_unsqueeze,
         events=follow_view_of,
     ),
     Operator(
         "squeeze",
         column=_reshape_column,
         examples=run_apart(along_dims()),
+        lanes=_lower_view,
         events=follow_view_of,
     ),
-    replace(elementwise("alias"), events=follow_view_of),
-    replace(elementwise("detach"), events=follow_view_of),
+    replace(elementwise("alias", keep), events=follow_view_of),
+    replace(elementwise("detach", keep), events=follow_view_of),
 )
