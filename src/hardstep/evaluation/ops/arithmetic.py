@@ -1,14 +1,18 @@
 """Arithmetic, comparisons, logic and copies, number by number: one builder per expression."""
 
+import math
+
 from hardstep.evaluation.fused.expressions import (
     COMPARISONS,
     Expr,
     Fn,
     Graph,
     Kind,
+    Number,
     Unfusable,
 )
 from hardstep.evaluation.ops.elementwise import Build, Operands, elementwise, read
+from hardstep.evaluation.ops.formulas import Term, erf, exp, formula, log, log1p, maximum, where
 
 
 def apply(function: Fn, num: int = 1) -> Build:
@@ -128,6 +132,28 @@ def _addcmul(g: Graph, args: Operands, kind: Kind) -> Expr:
     return g.apply(Fn.ADD, total, product)
 
 
+def _add_quotient(total: Term, a: Term, b: Term, value: Number = 1) -> Term:
+    return total + value * (a / b)
+
+
+def _interpolate(start: Term, end: Term, weight: Term | Number) -> Term:
+    if isinstance(weight, Term):
+        near, far = start + weight * (end - start), end - (end - start) * (1 - weight)
+        return where(abs(weight) < 0.5, near, far)
+    if abs(weight) < 0.5:
+        return start + weight * (end - start)
+    return end - (end - start) * (1 - weight)
+
+
+def _add_logarithms(a: Term, b: Term) -> Term:
+    """The logarithm of a sum of exponentials; two infinities of one sign are one."""
+    return where(a.equals(b), a + math.log(2), maximum(a, b) + log1p(exp(-abs(a - b))))
+
+
+def _step(x: Term, at_zero: Term) -> Term:
+    return where(x.equals(0), at_zero, where(x > 0, x.constant(1), 0))
+
+
 _COPIED = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format")
 _KNOWN = (
     elementwise("add", _add_scaled(Fn.ADD), keyword="alpha"),
@@ -136,6 +162,8 @@ _KNOWN = (
     elementwise("mul", apply(Fn.MUL, 2)),
     elementwise("div", _divide, keyword="rounding_mode"),
     elementwise("addcmul", _addcmul, keyword="value"),
+    elementwise("addcdiv", formula(_add_quotient), keyword="value"),
+    elementwise("lerp", formula(_interpolate)),
     elementwise("maximum", apply(Fn.MAX, 2)),
     elementwise("minimum", apply(Fn.MIN, 2)),
     elementwise("remainder", _remainder),
@@ -146,6 +174,11 @@ _KNOWN = (
     elementwise("exp", apply(Fn.EXP)),
     elementwise("expm1", apply(Fn.EXPM1)),
     elementwise("log", apply(Fn.LOG)),
+    elementwise("log1p", formula(log1p)),
+    elementwise("log2", formula(lambda x: log(x) * (1 / math.log(2)))),
+    elementwise("log10", formula(lambda x: log(x) * (1 / math.log(10)))),
+    elementwise("logaddexp", formula(_add_logarithms)),
+    elementwise("erf", formula(erf)),
     elementwise("neg", apply(Fn.NEG)),
     elementwise("abs", apply(Fn.ABS)),
     elementwise("sign", _sign),
@@ -154,6 +187,8 @@ _KNOWN = (
     elementwise("ceil", apply(Fn.CEIL)),
     elementwise("trunc", apply(Fn.TRUNC)),
     elementwise("round", apply(Fn.RINT)),
+    elementwise("frac", formula(lambda x: x - x.apply(Fn.TRUNC))),
+    elementwise("heaviside", formula(_step)),
     elementwise("clamp", clamp),
     elementwise("clamp_min", clamp),
     elementwise("clamp_max", _clamp_max),
@@ -175,7 +210,7 @@ _KNOWN = (
 )
 # No kernel has these functions.
 _OTHERS = """
-    addcdiv atan atan2 copysign cos cosh erf erfc floor_divide fmod frac heaviside isfinite isinf
-    isnan lerp log10 log1p log2 logit nan_to_num sin sinh tan xlogy
+    atan atan2 copysign cos cosh erfc floor_divide fmod isinf isnan logit nan_to_num sin sinh tan
+    xlogy
 """
 OPERATORS = (*_KNOWN, *map(elementwise, _OTHERS.split()))
