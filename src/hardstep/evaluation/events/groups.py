@@ -22,13 +22,11 @@ from hardstep.evaluation.fused.emit_expressions import emit_elementwise
 from hardstep.evaluation.fused.emit_vectors import Value
 from hardstep.evaluation.fused.expressions import (
     Access,
-    Apply,
-    Cast,
     Constant,
+    Elementwise,
     Expr,
     Graph,
     Kind,
-    Leaf,
     Read,
 )
 from hardstep.evaluation.fused.schedule import reachable
@@ -94,7 +92,7 @@ class Group:
             with w.each_touched(slot) as vector:
                 list_once(w, mark, work, count, vector)
         with each_listed(w, mark, work, count) as vector:
-            w.count_work(str(sum(not isinstance(expr, Leaf) for expr in needed)))
+            w.count_work(str(sum(not expr.is_leaf for expr in needed)))
             values: dict[int, Value] = {}
             waiting: dict[int, list[SlotNames]] = {}
             for (expr, _), slot in zip(self.outputs, outputs, strict=True):
@@ -120,7 +118,7 @@ def _emit(
         if expr.table in slots:
             return w.current(slots[expr.table], vector)
         return _read_line(w, expr, vector, lines[expr.table])
-    assert isinstance(expr, Apply | Cast)  # nothing else is built here
+    assert isinstance(expr, Elementwise)  # nothing else is built here
     return emit_elementwise(w, expr, [values[id(arg)] for arg in expr.args])
 
 

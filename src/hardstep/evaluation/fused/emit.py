@@ -17,8 +17,7 @@ from hardstep.evaluation.fused.emit_products import define_product
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather
 from hardstep.evaluation.fused.expressions import (
     Access,
-    Apply,
-    Cast,
+    Elementwise,
     Expr,
     Fn,
     Kind,
@@ -28,6 +27,7 @@ from hardstep.evaluation.fused.expressions import (
     Product,
     Read,
     Reduce,
+    Reduced,
     Reduction,
 )
 from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, reachable
@@ -149,17 +149,17 @@ candidate_end:
         for expr in exprs:
             if id(expr) in self.names or expr.domain is not None or expr.stage != stage:
                 continue
-            if isinstance(expr, Leaf):
-                self.names[id(expr)] = emit_leaf(self.v, expr, "0")
-            elif isinstance(expr, Apply | Cast):
+            if isinstance(expr, Elementwise):
                 args = [self.names[id(arg)] for arg in expr.args]
                 self.names[id(expr)] = emit_elementwise(self.v, expr, args)
+            elif isinstance(expr, Leaf):
+                self.names[id(expr)] = emit_leaf(self.v, expr, "0")
 
     # -- loops over an axis -----------------------------------------------------------------
 
     def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
-        sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduce | Pick)}
+        sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduced)}
         for expr in exprs:
             if isinstance(expr, Product):
                 v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
@@ -170,7 +170,7 @@ candidate_end:
         v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
         local: dict[int, Value] = {}
         for expr in exprs:
-            if isinstance(expr, Reduce | Pick):
+            if isinstance(expr, Reduced):
                 self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
             elif isinstance(expr, Product):
                 self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
@@ -202,7 +202,7 @@ candidate_end:
         elif isinstance(expr, Lookup):
             found = self._look_up(expr, j)
         else:
-            assert isinstance(expr, Apply | Cast)  # a reduction has no domain
+            assert isinstance(expr, Elementwise)  # a reduction has no domain
             args = [self._evaluate(arg, loop, local, j) for arg in expr.args]
             found = emit_elementwise(v, expr, args)
         local[id(expr)] = found
@@ -233,7 +233,7 @@ candidate_end:
 
     # -- reductions -------------------------------------------------------------------------
 
-    def _start_reduction(self, expr: Reduce | Pick) -> tuple[Value, ...]:
+    def _start_reduction(self, expr: Reduced) -> tuple[Value, ...]:
         """Variables of a reduction at their first values."""
         v, kind = self.v, expr.args[0].kind
         starts: list[tuple[Kind, float]] = [(kind, 0)]
@@ -249,9 +249,7 @@ candidate_end:
             variables.append(variable)
         return tuple(variables)
 
-    def _reduce(
-        self, expr: Reduce | Pick, variables: tuple[Value, ...], new: Value, j: Value
-    ) -> None:
+    def _reduce(self, expr: Reduced, variables: tuple[Value, ...], new: Value, j: Value) -> None:
         v, kind = self.v, expr.args[0].kind
         old = v.let(f"load {v.type(kind)}, ptr {variables[0]}")
         match expr:

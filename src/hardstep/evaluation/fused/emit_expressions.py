@@ -12,9 +12,9 @@ from hardstep.evaluation.fused.emit_functions import FUNCTIONS
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather, rearrange
 from hardstep.evaluation.fused.expressions import (
     Access,
-    Apply,
     Cast,
     Constant,
+    Elementwise,
     Fn,
     IsUnit,
     Kind,
@@ -49,6 +49,14 @@ def emit_leaf(v: Vectors, expr: Leaf, j: Value) -> Value:
 def _read(v: Vectors, expr: Read, j: Value) -> Value:
     kind, table = expr.kind, expr.table
     match expr.access:
+        case Access.UNIT_LANE:
+            return _read_line(v, kind, table, "%unit")
+        case Access.AXIS_LANE:
+            return _read_line(v, kind, table, j)
+        case Access.CANDIDATE_LANE:
+            return _read_line(v, kind, table, "%c")
+        case Access.LANE:
+            return _read_lanes(v, kind, table, "%r")
         case Access.FIRST:
             return _read_one(v, kind, table, "0")
         case Access.UNIT:
@@ -59,14 +67,6 @@ def _read(v: Vectors, expr: Read, j: Value) -> Value:
             return _read_in_line(v, expr, "%unit", j)
         case Access.CANDIDATE_AXIS:
             return _read_of_candidate(v, expr, j)
-        case Access.LANE:
-            return _read_lanes(v, kind, table, "%r")
-        case Access.UNIT_LANE:
-            return _read_line(v, kind, table, "%unit")
-        case Access.AXIS_LANE:
-            return _read_line(v, kind, table, j)
-        case Access.CANDIDATE_LANE:
-            return _read_line(v, kind, table, "%c")
         case _:
             assert_never(expr.access)
 
@@ -149,7 +149,7 @@ _INTRINSIC = {
 }  # fmt: skip
 
 
-def emit_elementwise(v: Vectors, expr: Apply | Cast, args: list[Value]) -> Value:
+def emit_elementwise(v: Vectors, expr: Elementwise, args: list[Value]) -> Value:
     """The instructions of one element-wise expression."""
     kind = expr.args[0].kind
     if isinstance(expr, Cast):
@@ -160,14 +160,14 @@ def emit_elementwise(v: Vectors, expr: Apply | Cast, args: list[Value]) -> Value
         if kind is Kind.I1 and function not in (Fn.EQ, Fn.NE):
             raise Unfusable("order of truth values")
         return v.compare(predicate, kind, *args)
-    if function is Fn.MAX or function is Fn.MIN:
-        return emit_extreme(v, function, kind, *args)
     if function is Fn.SELECT:
         return v.select(args[0], expr.kind, args[1], args[2])
     found = (_emit_float if kind.is_float else _emit_integer)(v, function, kind, args)
-    if found is None:
-        raise Unfusable(f"{function.value} of {kind}")
-    return found
+    if found is not None:
+        return found
+    if function is Fn.MAX or function is Fn.MIN:
+        return emit_extreme(v, function, kind, *args)
+    raise Unfusable(f"{function.value} of {kind}")
 
 
 def _emit_float(v: Vectors, function: Fn, kind: Kind, args: list[Value]) -> Value | None:

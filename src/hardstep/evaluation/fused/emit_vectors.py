@@ -130,7 +130,7 @@ class Vectors:
     def call(self, intrinsic: str, kind: Kind, *values: Value) -> Value:
         """An LLVM intrinsic of one kind, such as `floor`."""
         typ = self.type(kind)
-        name = f"@llvm.{intrinsic}.v{self.lanes}{kind}"
+        name = f"@llvm.{intrinsic}.v{self.lanes}{kind.label}"
         self.intrinsics.add(f"declare {typ} {name}({', '.join([typ] * len(values))})")
         return self.let(f"call {typ} {name}({', '.join(f'{typ} {v}' for v in values)})")
 

@@ -12,14 +12,20 @@ from enum import Enum, auto
 
 import torch
 
-Number = float | int | bool
+Number = float | int  # truth values are integers
 
 
 class Unfusable(Exception):
     """The fused path does not cover this; the message says what."""
 
 
-class Kind(Enum):
+class Closed(Enum):
+    """All there is of something. Hashed by identity, which is quicker than by name."""
+
+    __hash__ = object.__hash__
+
+
+class Kind(Closed):
     """A type of numbers: our name and LLVM's names, in a register and in memory."""
 
     F32 = "f32", "float", "float", 4
@@ -44,7 +50,7 @@ KINDS = {
 }
 
 
-class Fn(Enum):
+class Fn(Closed):
     """A function of single numbers. Its value is its name in messages."""
 
     ADD = "add"
@@ -79,10 +85,10 @@ class Fn(Enum):
     SELECT = "select"  # where the first holds the second, else the third
 
 
-COMPARISONS = (Fn.LT, Fn.LE, Fn.GT, Fn.GE, Fn.EQ, Fn.NE)
+COMPARISONS = frozenset((Fn.LT, Fn.LE, Fn.GT, Fn.GE, Fn.EQ, Fn.NE))
 
 
-class Reduction(Enum):
+class Reduction(Closed):
     """What is made of all values along an axis. Its value is its name in messages."""
 
     TOTAL = "total"
@@ -92,7 +98,7 @@ class Reduction(Enum):
     ARGMIN = "argmin"
 
 
-class Access(Enum):
+class Access(Closed):
     """Which number of a table a lane reads, at index j if the reading has a domain."""
 
     FIRST = auto()  # table[0]
@@ -112,6 +118,11 @@ class _Value:
     domain: int | None  # size of the axis j runs over, or nothing for a value per lane
     stage: int
     args: tuple["Expr", ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it reads a table or a constant."""
+        return not self.args
 
 
 # -- leaves: they have no arguments; tables are known by their numbers in a program ----------------
@@ -211,9 +222,12 @@ class Product(_Value):
     base: int
 
 
-Leaf = Constant | Read | Unit | IsUnit | Linear | Spread
-Looped = Reduce | Pick | Product  # needs a whole loop over the axis of its first argument
-Expr = Leaf | Apply | Cast | Lookup | Looped
+Moved = Linear | Spread
+Leaf = Constant | Read | Unit | IsUnit | Moved
+Elementwise = Apply | Cast
+Reduced = Reduce | Pick
+Looped = Reduced | Product  # needs a whole loop over the axis of its first argument
+Expr = Leaf | Elementwise | Lookup | Looped
 
 
 class Graph:
@@ -232,37 +246,44 @@ class Graph:
         """A number of the given kind."""
         convert = float if kind.is_float else bool if kind is Kind.I1 else int
         value = convert(value)
-        # The sign of zero is part of a constant's identity.
-        return self._share(Constant(kind, None, 0, (), value), repr(value))
+        key = (kind, repr(value))  # the sign of zero is part of a constant's identity
+        return self.known.get(key) or self._keep(key, Constant(kind, None, 0, (), value))
 
     def read(self, access: Access, kind: Kind, table: int, domain: int | None = None) -> Expr:
         """A number of a table."""
-        return self._share(Read(kind, domain, 0, (), access, table), access, table)
+        key = (access, kind, table, domain)
+        return self.known.get(key) or self._keep(key, Read(kind, domain, 0, (), access, table))
 
     def unit(self) -> Expr:
         """The unit that the candidate changes."""
-        return self._share(Unit(Kind.I64, None, 0, ()))
+        return self._keep((Unit,), Unit(Kind.I64, None, 0, ()))
 
     def is_unit(self, domain: int | None) -> Expr:
         """Whether the candidate changes unit j."""
-        return self._share(IsUnit(Kind.I1, domain, 0, ()))
+        return self._keep((IsUnit, domain), IsUnit(Kind.I1, domain, 0, ()))
 
     def linear(self, kind: Kind, move: Move, shift: int, places: int) -> Expr:
         """A new column."""
-        return self._share(Linear(kind, None, 0, (), move, shift, places), move, shift, places)
+        key = (Linear, kind, move, shift, places)
+        return self._keep(key, Linear(kind, None, 0, (), move, shift, places))
 
     def spread(self, kind: Kind, move: Move, particles: int, domain: int) -> Expr:
         """A new layer."""
-        return self._share(Spread(kind, domain, 0, (), move, particles), move, particles)
+        key = (Spread, kind, move, particles, domain)
+        return self._keep(key, Spread(kind, domain, 0, (), move, particles))
 
     def apply(self, function: Fn, *args: Expr) -> Expr:
         """A function of single numbers; lanes broadcast along j."""
+        key = (function, *map(id, args))
+        return self.known.get(key) or self._keep(key, self._apply(function, args))
+
+    def _apply(self, function: Fn, args: tuple[Expr, ...]) -> Expr:
         domains = {arg.domain for arg in args if arg.domain is not None}
         if len(domains) > 1:
             raise Unfusable(f"{function.value} mixes axes of sizes {sorted(domains)}")
         kind = Kind.I1 if function in COMPARISONS else args[-1].kind
-        stage = max(arg.stage for arg in args)
-        return self._share(Apply(kind, next(iter(domains), None), stage, args, function), function)
+        stage = max([arg.stage for arg in args])
+        return Apply(kind, next(iter(domains), None), stage, args, function)
 
     def cast(self, value: Expr, kind: Kind) -> Expr:
         """The value in another kind."""
@@ -270,7 +291,8 @@ class Graph:
             return value
         if isinstance(value, Constant):
             return self.constant(value.value, kind)
-        return self._share(Cast(kind, value.domain, value.stage, (value,)))
+        key = (Cast, kind, id(value))
+        return self._keep(key, Cast(kind, value.domain, value.stage, (value,)))
 
     def reduce(self, reduction: Reduction, value: Expr) -> Expr:
         """All values along j."""
@@ -278,23 +300,24 @@ class Graph:
             raise Unfusable(f"{reduction.value} over an axis that is not there")
         place = reduction in (Reduction.ARGMAX, Reduction.ARGMIN)
         kind = Kind.I64 if place else value.kind
-        return self._share(Reduce(kind, None, value.stage + 1, (value,), reduction), reduction)
+        reduced = Reduce(kind, None, value.stage + 1, (value,), reduction)
+        return self._keep((reduction, id(value)), reduced)
 
     def pick(self, value: Expr, index: Expr) -> Expr:
         """value[j = index], per lane."""
-        stage = max(value.stage, index.stage) + 1
-        return self._share(Pick(value.kind, None, stage, (value, index)))
+        picked = Pick(value.kind, None, max(value.stage, index.stage) + 1, (value, index))
+        return self._keep((Pick, id(value), id(index)), picked)
 
     def lookup(self, index: Expr, kind: Kind, size: int, table: int) -> Expr:
         """table[index, j]."""
-        return self._share(Lookup(kind, size, index.stage, (index,), table), table)
+        key = (Lookup, id(index), kind, size, table)
+        return self._keep(key, Lookup(kind, size, index.stage, (index,), table))
 
     def product(self, change: Expr, num: int, weight: int, base: int) -> Expr:
         """Base + change · weight over the axis of `change`, an axis of size `num`."""
-        stage = change.stage + 1
-        return self._share(Product(change.kind, num, stage, (change,), weight, base), weight, base)
+        product = Product(change.kind, num, change.stage + 1, (change,), weight, base)
+        return self._keep((Product, id(change), num, weight, base), product)
 
-    def _share(self, expr: Expr, *own: object) -> Expr:
-        """The first expression of this form, with these arguments and these fields of its own."""
-        key = (type(expr), expr.kind, expr.domain, *map(id, expr.args), *own)
+    def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
+        """The expression that was made first under a key: what it is, and what of."""
         return self.known.setdefault(key, expr)

@@ -14,12 +14,11 @@ from hardstep.evaluation.fused.expressions import (
     Expr,
     Fn,
     IsUnit,
-    Leaf,
     Linear,
     Looped,
+    Moved,
     Product,
     Read,
-    Spread,
     Unit,
 )
 from hardstep.evaluation.fused.translate import Program
@@ -74,7 +73,7 @@ class Schedule:
             own = {id(product)}
             members = [e for e in reachable([change]) if e.domain == change.domain]
             for expr in reversed(members):
-                inner = not isinstance(expr, Leaf | Looped)
+                inner = not expr.is_leaf and not isinstance(expr, Looped)
                 if inner and all(id(consumer) in own for consumer in consumers[id(expr)]):
                     own.add(id(expr))
             if id(change) in own:
@@ -89,7 +88,7 @@ class Schedule:
         elif expr.domain is None and not isinstance(expr, Looped):
             self.per_lane[expr.stage].append(expr)
             return
-        if isinstance(expr, Leaf) or id(expr) in self.loop_of:
+        if expr.is_leaf or id(expr) in self.loop_of:
             return
         looped = expr.args[0] if isinstance(expr, Looped) else expr
         assert looped.domain is not None
@@ -109,7 +108,7 @@ class Schedule:
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
-                if outlives and not isinstance(arg, Leaf):
+                if outlives and not arg.is_leaf:
                     self._keep(arg)
 
     def _keep(self, expr: Expr) -> None:
@@ -150,14 +149,16 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
 
 def is_column(expr: Expr) -> bool:
     """Whether it is the column that a candidate changes."""
-    read = isinstance(expr, Read) and expr.access is Access.CANDIDATE_LANE
-    return read or isinstance(expr, Linear)
+    if isinstance(expr, Read):
+        return expr.access is Access.CANDIDATE_LANE
+    return isinstance(expr, Linear)
 
 
 def _is_source(expr: Expr) -> bool:
     """Whether a candidate's change enters here."""
-    read = isinstance(expr, Read) and expr.access is Access.CANDIDATE_AXIS
-    return read or is_column(expr) or isinstance(expr, Spread)
+    if isinstance(expr, Read):
+        return expr.access in (Access.CANDIDATE_LANE, Access.CANDIDATE_AXIS)
+    return isinstance(expr, Moved)
 
 
 def _find_consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
@@ -223,7 +224,7 @@ def _find_changed(needed: list[Expr]) -> set[int]:
     """Expressions that depend on the candidate."""
     found: set[int] = set()
     for expr in needed:
-        own = _is_source(expr) or isinstance(expr, Unit | IsUnit)
+        own = expr.is_leaf and (_is_source(expr) or isinstance(expr, Unit | IsUnit))
         if own or any(id(arg) in found for arg in expr.args):
             found.add(id(expr))
     return found
@@ -240,9 +241,9 @@ def count_operations(program: Program) -> int:
     for expr in find_needed(program):
         if isinstance(expr, Product):
             total += 2 * (expr.args[0].domain or 1) * (expr.domain or 1)
-        elif isinstance(expr, Linear | Spread):
+        elif isinstance(expr, Moved):
             total += 2 * expr.move.dim * (expr.domain or 1)
-        elif not isinstance(expr, Leaf):
+        elif not expr.is_leaf:
             domain = expr.args[0].domain if isinstance(expr, Looped) else expr.domain
             total += domain or 1
     return total * program.num_examples
@@ -253,7 +254,7 @@ def count_bytes(program: Program) -> int:
     total = 0
     for expr in find_needed(program):
         lines = 0
-        if isinstance(expr, Linear | Spread):
+        if isinstance(expr, Moved):
             lines = 1 + expr.move.dim
         elif isinstance(expr, Read) and expr.access in _PER_EXAMPLE:
             lines = 1

@@ -69,10 +69,10 @@ def elementwise(
 
 def read(g: Graph, value: Operand, kind: Kind) -> Expr:
     """An operand in a kind."""
-    if isinstance(value, Expr):
-        return g.cast(value, kind)
-    if not isinstance(value, Number):
+    if value is None or isinstance(value, str):
         raise Unfusable("an operand is missing")
+    if not isinstance(value, Number):
+        return g.cast(value, kind)
     if isinstance(value, float) and kind is Kind.I64:
         raise Unfusable("a fraction among integers")
     return g.constant(value, kind)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from types import NoneType
 
 from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Kind, Number
 from hardstep.evaluation.ops.elementwise import Build, Operands, read
@@ -79,7 +80,8 @@ def formula(function: Callable[..., Term]) -> Build:
     """The builder of a function of terms; operands that are not tensors stay as they are."""
 
     def build(g: Graph, args: Operands, kind: Kind) -> Expr:
-        given = [Term(g, read(g, arg, kind)) if isinstance(arg, Expr) else arg for arg in args]
+        plain = (Number, str, NoneType)
+        given = [arg if isinstance(arg, plain) else Term(g, g.cast(arg, kind)) for arg in args]
         return function(*given).expr
 
     return build
