@@ -28,4 +28,4 @@ def scatter_events(
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
     words += [Fixed(list_by(source, slot.size)), as_index(place), weights]
     write = partial(write_scatter, kind=slot.kind)
-    planner.stage("scatter", write, words, target.level - 0.5, [slot, target])
+    planner.stage("weights", write, words, target.level - 0.5, [slot, target])

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
+import torch
+
 from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Unfusable
 from hardstep.evaluation.fused.tables import Slab
 from hardstep.evaluation.fused.translate import Changed, Make, Stack, Translator
@@ -100,22 +102,38 @@ def add_parts(t: Translator, terms: list[Expr]) -> Expr:
 
 
 def lower_alike(t: Translator, node: Node, make: Make) -> None:
-    """An element-wise operation on one stack and single numbers."""
-    out = node.outputs[0]
-    index, *more = set(node.inputs) & t.values.keys()
-    stack, others = t.values[index], set(node.inputs) - {index}
-    alone = not more and all(t.base(other).numel() == 1 for other in others)
-    if not isinstance(stack, Stack) or not alone or t.base(out).shape != t.base(index).shape:
-        raise Unfusable(f"{node.name} of a stack and other values")
-    exprs, column = read_parts(t, stack)
+    """An element-wise operation on values of one shape, stacked alike, and on single numbers."""
+    out, shape = node.outputs[0], t.base(node.outputs[0]).shape
+    stacks = _align_stacks(t, node, shape)
+    columns = [part.column for stack in stacks.values() for part in stack.parts if part is not None]
+    column, axis = all(columns), next(iter(stacks.values())).axis
 
-    def apply(number: int) -> Changed:
+    def apply(number: int) -> Changed | None:
+        if all(stack.parts[number] is None for stack in stacks.values()):
+            return None
+
         def operand(ref: Ref) -> Expr:
-            if ref.index == index:
-                return exprs[number]
-            return t.read_shared(ref.index, t.base(out).dim(), None, column)
+            if ref.index in stacks:
+                return read_part(t, stacks[ref.index], number, column)
+            return t.read_shared(ref.index, len(shape), None, column)
 
         return wrap(make(node, t.base, t.g, operand), column)
 
-    parts = [part and apply(number) for number, part in enumerate(stack.parts)]
-    keep_stack(t, out, stack.axis, parts)
+    keep_stack(t, out, axis, map(apply, range(shape[axis])))
+
+
+def _align_stacks(t: Translator, node: Node, shape: torch.Size) -> dict[int, Stack]:
+    """The operands of a shape, by number; one that does not change is a stack of old parts."""
+    changed = {index: t.values[index] for index in node.inputs if index in t.values}
+    axes = {value.axis if isinstance(value, Stack) else None for value in changed.values()}
+    axis = axes.pop()
+    stacks: dict[int, Stack] = {}
+    for index in node.inputs:
+        value = changed.get(index)
+        if isinstance(value, Stack):
+            stacks[index] = value
+        elif t.base(index).numel() != 1 and axis is not None:
+            stacks[index] = Stack(index, axis, (None,) * shape[axis])
+    if axis is None or axes or any(t.base(index).shape != shape for index in stacks):
+        raise Unfusable(f"{node.name} of a stack and other values")
+    return stacks

@@ -3,8 +3,9 @@
     operator      what an entry may say
     registry      all entries
     elementwise   what all operators have in common that act number by number
-    arithmetic    these: sums, comparisons, logic, copies
-    activations   and these: relu, tanh
+    formulas      functions that they are written with
+    arithmetic    these operators: sums, comparisons, logic, copies
+    activations   and these: relu, tanh, gelu
     views         the same numbers under other names
     parts         parts of an axis
     moves         numbers that go elsewhere
