@@ -128,11 +128,12 @@ def _emit(
     if isinstance(expr, Constant):
         return w.constant(expr.value, expr.kind)
     if isinstance(expr, Read):
-        if expr.table in slots:
-            slot = slots[expr.table]  # the only one is touched wherever the loop comes
-            alone = len(slots) == 1
-            return w.load_vector(slot.kind, slot.new, vector) if alone else w.current(slot, vector)
-        return _read_line(w, expr, vector, lines[expr.table])
+        slot = slots.get(expr.table)
+        if slot is None:
+            return _read_line(w, expr, vector, lines[expr.table])
+        if len(slots) == 1:  # touched wherever the loop comes
+            return w.load_vector(slot.kind, slot.new, vector)
+        return w.current(slot, vector)
     assert isinstance(expr, Elementwise)  # nothing else is built here
     return emit_elementwise(w, expr, [values[id(arg)] for arg in expr.args])
 
