@@ -11,10 +11,10 @@ from hardstep.nn import build
 from .explained import (
     CLASSES,
     HIDDEN,
+    atan,
     branches,
     branches_by_value,
     explained,
-    gelu,
     item,
     layers,
     parameters_of,
@@ -117,14 +117,14 @@ class Pooled(nn.Module):
     "model",
     [
         layers(relu),
-        layers(gelu),
+        layers(atan),
         layers(scaled(lambda w: 0.5)),
         layers(spread(lambda out: out.squeeze(1))),
         layers(lambda self, x: self.out(self.fc(torch.stack([x, x], 1))[:, 1])),
         build(Pooled, 0),
         build(lambda: Recurrent(nn.LSTM), 0),
     ],
-    ids=["relu", "gelu", "buffer", "squeeze", "one of two", "pooled", "lstm"],
+    ids=["relu", "atan", "buffer", "squeeze", "one of two", "pooled", "lstm"],
 )
 def test_nothing_is_advised_that_would_not_help(model):
     """Reading the gallery's own way to write the same, or there being none."""
