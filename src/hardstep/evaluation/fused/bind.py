@@ -119,6 +119,16 @@ class Tables:
         if layout == "slab":
             index, axis, number = what
             return _lay_out(values[index].select(axis, number), order, stride)
+        if layout == "part":
+            whole, inner, start, size, step = what
+            units = slice(start, None, step)
+            table: Tensor = self.get(whole, inner, order, stride)
+            if whole == "weight":
+                return table[:, units][:, :size].contiguous()
+            return table[units][:size].contiguous()
+        if layout == "units_of_part":
+            start, size, step = what
+            return torch.arange(size) * step + start
         assert isinstance(what, int)
         value = values[what]
         if layout == "sum":

@@ -15,12 +15,13 @@ from hardstep.evaluation.fused.pack import choose_writer
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
 from hardstep.evaluation.fused.translate_axes import ON_AXES
 from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
+from hardstep.evaluation.fused.translate_parts import ON_PARTS
 from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
 from hardstep.evaluation.ops.columns import Column, parameter_rule
 from hardstep.evaluation.trace.record import Node, Record
 
 _RESHAPES = ("t", "transpose", "permute")
-_LOWERINGS = ON_AXES | INDEXING | STACKING
+_LOWERINGS = ON_AXES | ON_PARTS | INDEXING | STACKING
 _ON_STACKS = ON_STACKS | INDEXING_STACKS
 
 

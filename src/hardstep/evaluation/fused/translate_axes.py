@@ -1,6 +1,6 @@
 """Operations along the axis of a value, as expressions: views, products, reductions, losses."""
 
-from typing import Any
+from collections.abc import Callable
 
 from hardstep.evaluation.fused.expressions import FLOATS, Expr, Graph, Unfusable
 from hardstep.evaluation.fused.translate import (
@@ -213,21 +213,22 @@ def _pick(t: Translator, value: Expr, label: Expr) -> Expr:
     return t.g.pick(value, label)
 
 
-def _lower_mse(t: Translator, node: Node) -> None:
-    """Mean squared error against shared targets."""
-    reduction = find_argument(node, 2, "reduction", 1)
+def _lower_pairs(t: Translator, node: Node) -> None:
+    """A loss of every value and its target, which is not changed; summed or averaged."""
+    place, build = _PAIR_LOSSES[node.name]
+    reduction = find_argument(node, place, "reduction", 1)
     inputs = [arg.index for arg in node.args[:2]]
     out = node.outputs[0]
     shapes = {t.base(i).shape for i in inputs}
     if reduction == 0 or len(shapes) != 1 or t.base(inputs[0]).dim() > 2:
-        raise Unfusable("mse_loss that is not reduced, or broadcasts")
+        raise Unfusable(f"{node.name} that is not reduced, or broadcasts")
+    if len(node.inputs) > 2:
+        raise Unfusable(f"{node.name} with weights")
     ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
     axis = -1 if ndim == 2 else None
 
-    def error(read: Any) -> Expr:
-        a, b = (t.g.cast(read(i), t.kind(out)) for i in inputs)
-        gap = t.g.apply("sub", a, b)
-        return t.g.apply("mul", gap, gap)
+    def loss(read: Callable[[int], Expr]) -> Expr:
+        return build(t.g, *(t.g.cast(read(i), t.kind(out)) for i in inputs))
 
     def now(index: int) -> Expr:
         return t.dense(index).expr if index in t.values else before(index)
@@ -235,9 +236,32 @@ def _lower_mse(t: Translator, node: Node) -> None:
     def before(index: int) -> Expr:
         return t.read_shared(index, ndim, axis, column=False)
 
-    _close_difference(t, out, error(now), error(before), size if reduction == 1 else 1)
+    _close_difference(t, out, loss(now), loss(before), size if reduction == 1 else 1)
 
 
+def _square(g: Graph, value: Expr, target: Expr) -> Expr:
+    gap = g.apply("sub", value, target)
+    return g.apply("mul", gap, gap)
+
+
+def _cross_entropy_of_truths(g: Graph, value: Expr, target: Expr) -> Expr:
+    """(1 − target) · value − log sigmoid(value), as torch computes it."""
+    one, zero = g.constant(1.0, value.kind), g.constant(0.0, value.kind)
+    small = g.apply("exp", g.apply("neg", g.apply("abs", value)))
+    more = g.apply("add", small, one)
+    # The logarithm of 1 + small, to all digits of what is small.
+    rounded = g.apply("sub", more, one)
+    rest = g.apply("mul", g.apply("log", more), g.apply("div", small, rounded))
+    lost = g.apply("eq", rounded, zero, kind="i1")
+    rest = g.apply("select", lost, small, rest, kind=value.kind)
+    log_sigmoid = g.apply("sub", g.apply("min", value, zero), rest)
+    return g.apply("sub", g.apply("mul", g.apply("sub", one, target), value), log_sigmoid)
+
+
+_PAIR_LOSSES = {  # the place of the reduction, and the loss of one value
+    "mse_loss": (2, _square),
+    "binary_cross_entropy_with_logits": (4, _cross_entropy_of_truths),
+}
 ON_AXES: dict[str, Lowering] = {
     **dict.fromkeys(("view", "_unsafe_view", "squeeze", "expand"), lower_view),
     **dict.fromkeys(("mm", "addmm"), _lower_product),
@@ -245,5 +269,5 @@ ON_AXES: dict[str, Lowering] = {
     **dict.fromkeys(("argmax", "argmin", "amax", "amin", "max", "min"), _lower_best),
     **dict.fromkeys(("sum", "mean"), _lower_sum),
     "nll_loss_forward": _lower_nll,
-    "mse_loss": _lower_mse,
+    **dict.fromkeys(_PAIR_LOSSES, _lower_pairs),
 }

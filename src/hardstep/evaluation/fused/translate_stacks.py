@@ -19,6 +19,15 @@ from hardstep.evaluation.fused.translate_axes import (
     lower_view,
 )
 from hardstep.evaluation.fused.translate_elementwise import BUILD
+from hardstep.evaluation.fused.translate_parts import (
+    DROPS,
+    ON_PARTS,
+    Part,
+    find_dim,
+    list_parts,
+    take_unit,
+    take_units,
+)
 from hardstep.evaluation.trace.record import Node, Ref
 
 # -- parts -----------------------------------------------------------------------------------
@@ -142,24 +151,37 @@ def _is_part(t: Translator, found: Changed, shape: torch.Size, axis: int) -> boo
 # -- taking apart ------------------------------------------------------------------------------
 
 
-def _lower_unbind(t: Translator, node: Node) -> None:
-    stack = _find_stack_along(t, node, find_argument(node, 1, "dim", 0))
-    for out, part in zip(node.outputs, stack.parts, strict=True):
-        if part is not None:
-            t.values[out] = part
+def _lower_part(t: Translator, node: Node) -> None:
+    """Parts along a stack's axis are some of its values; along units, parts of every value."""
+    stack, dim = _find_stack(t, node), find_dim(t, node)
+    if dim != stack.axis:
+        _take_apart(t, node, stack, dim)
+        return
+    for out, part in list_parts(t, node):
+        chosen = stack.parts[part.start : part.start + part.size * part.step : part.step]
+        if node.name not in DROPS:
+            _keep(t, out, stack.axis, chosen)
+        elif chosen[0] is not None:
+            t.values[out] = chosen[0]
 
 
-def _lower_select(t: Translator, node: Node) -> None:
-    stack = _find_stack_along(t, node, node.args[1])
-    part = stack.parts[node.args[2]]
-    if part is not None:
-        t.values[node.outputs[0]] = part
+def _take_apart(t: Translator, node: Node, stack: Stack, dim: int) -> None:
+    """The same units of every value of a stack."""
+    if t.base(stack.whole).dim() != 3 or dim - (dim > stack.axis) == 0:
+        raise Unfusable(f"{node.name} takes examples apart")
+    drops = node.name in DROPS
 
+    def take(number: int, part: Part) -> Changed | None:
+        value = stack.parts[number]
+        if value is None:
+            return None
+        if drops:
+            return take_unit(t, value, _read_old(t, stack, number, False), part.start)
+        return take_units(t, read_part(t, stack, number, column=False), part)
 
-def _lower_slice(t: Translator, node: Node) -> None:
-    stack = _find_stack_along(t, node, find_argument(node, 1, "dim", 0))
-    start, end, step = [*node.args[2:5], None, None, None][:3]
-    _keep(t, node.outputs[0], stack.axis, stack.parts[start:end:step])
+    axis = stack.axis - (drops and dim < stack.axis)
+    for out, part in list_parts(t, node):
+        _keep(t, out, axis, [take(number, part) for number in range(len(stack.parts))])
 
 
 def _lower_view(t: Translator, node: Node) -> None:
@@ -281,8 +303,6 @@ ON_STACKS: dict[str, Lowering] = {
     **dict.fromkeys(("argmax", "argmin", "amax", "amin", "max", "min"), _lower_best),
     **dict.fromkeys(("view", "_unsafe_view", "expand"), _lower_view),
     **dict.fromkeys(("_softmax", "_log_softmax"), _lower_softmax),
+    **dict.fromkeys(ON_PARTS, _lower_part),
     "cat": _lower_cat,
-    "unbind": _lower_unbind,
-    "select": _lower_select,
-    "slice": _lower_slice,
 }

@@ -229,14 +229,14 @@ def _reduced_loss(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pa
     if reduction == 0:
         return _apply(node, env, base, pairs)
 
-    def loss(values: list[Tensor]) -> Tensor:
-        head: list[Any] = [*values, *[None] * (place - len(values))]
-        rest = node.args[place + 1 :]
-        each = node.func(*head, 0, *rest).double()
+    def loss(read: Callable[[int], Tensor]) -> Tensor:
+        args, kwargs = node.filled(lambda ref: read(ref.index))
+        head = [*args[:place], *[None] * (place - len(args))]
+        each = node.func(*head, 0, *args[place + 1 :], **kwargs).double()
         return each.reshape(len(each), -1).sum(dim=1)  # type: ignore[no-any-return]
 
-    new = loss([gather_examples(index, env, base, pairs) for index in node.inputs])
-    old = loss([value[pairs.example] for value in operands])
+    new = loss(lambda index: gather_examples(index, env, base, pairs))
+    old = loss(lambda index: base(index)[pairs.example])
     total = new.new_zeros(pairs.num_candidates).index_add_(0, pairs.candidate, new - old)
     count = operands[0].numel() if reduction == 1 else 1
     result = base(node.outputs[0]).double() + total / count

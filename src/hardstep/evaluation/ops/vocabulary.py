@@ -45,5 +45,6 @@ REDUCED_LOSSES = {
     "smooth_l1_loss": 2,
     "huber_loss": 2,
     "binary_cross_entropy": 3,
+    "binary_cross_entropy_with_logits": 4,
     "soft_margin_loss": 2,
 }
