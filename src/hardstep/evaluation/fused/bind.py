@@ -120,15 +120,11 @@ class Tables:
             index, axis, number = what
             return _lay_out(values[index].select(axis, number), order, stride)
         if layout == "part":
-            whole, inner, start, size, step = what
-            units = slice(start, None, step)
-            table: Tensor = self.get(whole, inner, order, stride)
-            if whole == "weight":
-                return table[:, units][:, :size].contiguous()
-            return table[units][:size].contiguous()
+            whole, inner, *bounds = what
+            table, side = self.get(whole, inner, order, stride), 1 if whole == "weight" else 0
+            return table.index_select(side, _list_units(*bounds))
         if layout == "units_of_part":
-            start, size, step = what
-            return torch.arange(size) * step + start
+            return _list_units(*what)
         assert isinstance(what, int)
         value = values[what]
         if layout == "sum":
@@ -151,6 +147,10 @@ class Tables:
             return counted.double()
         classes = self.written.values[weight]
         return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
+
+
+def _list_units(start: int, size: int, step: int) -> Tensor:
+    return torch.arange(size) * step + start
 
 
 def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:

@@ -6,7 +6,7 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,12 @@ from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 
 # Ways out of torch that no operation records: what comes back cannot be followed.
-_EXITS = {
+_COPIES = {  # harmless for values that no searched tensor reaches, such as labels
     torch.Tensor.numpy,
     torch.Tensor.__array__,
     torch.Tensor.tolist,
+}
+_EXITS = _COPIES | {
     torch.Tensor.data_ptr,
     torch.Tensor.untyped_storage,
     torch.Tensor.__dlpack__,
@@ -109,7 +111,7 @@ def record(
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
-    recorder.sources = set(sources.values())
+    recorder.sources, recorder.reached = set(sources.values()), set(sources.values())
     recorder.fixed = {_storage(own) for own in problem.model.parameters() if own.numel()}
     with isolate(problem.model):
         with _NoExits(recorder), recorder:
@@ -137,6 +139,12 @@ _COSTLY = {  # to compute, beside copying the result
 }
 
 
+# Operations with a number in place of a tensor, which may be one that Python read.
+_WITH_NUMBERS = {
+    "add", "sub", "rsub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne",
+}  # fmt: skip
+
+
 class _Recorder(DispatchMode):
     def __init__(self, memory_budget: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -148,9 +156,12 @@ class _Recorder(DispatchMode):
         self.kept: list[Tensor] = []  # keeps ids from being reused
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
         self.sources: set[int] = set()
+        self.reached: set[int] = set()  # values that may depend on them
         self.fixed: set[int] = set()  # storages of parameters, those that are not searched included
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
+        self.reads_numbers = False  # so that a number may be another in the next step
+        self.lifted: dict[tuple[str, torch.dtype], Ref] = {}
         self.own: set[int] = set()  # storages made during the pass
         self.written: set[int] = set()  # storages of others that it wrote to
 
@@ -158,6 +169,12 @@ class _Recorder(DispatchMode):
         """The value a tensor object holds now; unknown ones become constants."""
         known = self.numbers.get(id(tensor))
         return self._new(tensor) if known is None else known
+
+    def is_reached(self, tensor: Tensor) -> bool:
+        """Whether a tensor's memory may hold numbers that depend on a searched tensor."""
+        owners = self.owners.get(_storage(tensor), [])
+        numbers = {self.numbers[id(owner)] for owner in owners}
+        return _STALE in numbers or not numbers.isdisjoint(self.reached)
 
     def _new(self, tensor: Tensor) -> int:
         self.values.append(tensor)
@@ -199,13 +216,16 @@ class _Recorder(DispatchMode):
         found: list[int] = []
         refs = tuple(self._ref(argument, found) for argument in args)
         ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
+        called = func
+        if self.reads_numbers:
+            called, refs = self._lift_numbers(func, args, refs, found)
         inputs = tuple(found)
         written = find_written(func, args, kwargs)
         for tensor in written:
             self._before_write(tensor)
         # A loop over time computes the same things again and again; they are one value.
         repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
-        key = f"{func} {refs} {ref_kwargs}"
+        key = f"{called} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
         if again and func in _COSTLY:
             result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
@@ -218,8 +238,11 @@ class _Recorder(DispatchMode):
                     self._made(out, number)
             return result
         numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
-        functional = _functional(func) if written else func
-        name = str((functional or func).overloadpacket.__name__)
+        self.reads_numbers |= -1 in numbers
+        if not self.reached.isdisjoint(inputs):
+            self.reached.update(numbers)
+        functional = _functional(called) if written else called
+        name = str((functional or called).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
         if repeatable and not name.startswith(("empty", "new_empty")):
@@ -237,6 +260,36 @@ class _Recorder(DispatchMode):
             raise Refused("the forward pass reads a tensor after writing to a view of it")
         found.append(index)
         return Ref(index)
+
+    def _lift_numbers(
+        self, func: Any, args: Any, refs: tuple[Any, ...], found: list[int]
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """An operation with values in place of numbers: what Python read differs from step to step.
+
+        As an argument, every number of it would need a kernel of its own.
+        """
+        name = str(func.overloadpacket.__name__)
+        types = {arg.dtype for arg in args if isinstance(arg, Tensor)}
+        exact = types <= {torch.float32, torch.float64} and len(types) == 1
+        if name.rstrip("_") not in _WITH_NUMBERS or not exact:
+            return func, refs
+        (dtype,) = types
+
+        def lift(argument: Any) -> Any:
+            if not isinstance(argument, float | int) or isinstance(argument, bool):
+                return argument
+            key = (repr(argument), dtype)  # which tells zeros of either sign apart
+            if key not in self.lifted:
+                with undispatched():
+                    self.lifted[key] = Ref(self._new(torch.tensor(argument, dtype=dtype)))
+            found.append(self.lifted[key].index)
+            return self.lifted[key]
+
+        # Of a scaled sum the third argument is a number for good.
+        lifted = (*(lift(ref) for ref in refs[:2]), *refs[2:])
+        if func._overloadname == "Scalar":
+            func = func.overloadpacket.Tensor
+        return func, lifted
 
     def _before_write(self, tensor: Tensor) -> None:
         """Save what is about to be overwritten; tensors that share its memory become stale."""
@@ -281,17 +334,13 @@ def _functional(func: Any) -> Any:
     return getattr(packet, func._overloadname, None)
 
 
-def _holds_tensors(value: Any) -> bool:
-    if not isinstance(value, list | tuple):
-        return False
-    return any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
-
-
-def _check_reader(func: Any, given: tuple[Any, ...]) -> None:
-    if func in _MAKERS and any(_holds_tensors(value) for value in given):
-        raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
-    if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
-        raise Refused("the forward pass splits where the values of a tensor say")
+def _list_tensors(value: Any) -> Iterator[Tensor]:
+    """Tensors in lists, however deep."""
+    for item in value if isinstance(value, list | tuple) else ():
+        if isinstance(item, Tensor):
+            yield item
+        else:
+            yield from _list_tensors(item)
 
 
 def _within(index: Tensor, num: int) -> bool:
@@ -308,12 +357,21 @@ class _NoExits(TorchFunctionMode):
         self.recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _EXITS:
+        if func in _EXITS and (func not in _COPIES or self.recorder.is_reached(args[0])):
             raise Refused(f"the forward pass leaves torch through {func.__name__}")
+        self.recorder.reads_numbers |= func in _EXITS
         if func in _READERS:
-            _check_reader(func, (*args, *(kwargs or {}).values()))
+            self._check_reader(func, (*args, *(kwargs or {}).values()))
         if func is one_hot and len(args) == 2 and _within(*args):
             # Torch's own reads the largest index to check it, which looks like a branch.
             classes = torch.arange(args[1], device=args[0].device)
             return (args[0].unsqueeze(-1) == classes).long()
         return func(*args, **(kwargs or {}))
+
+    def _check_reader(self, func: Any, given: tuple[Any, ...]) -> None:
+        listed = [tensor for value in given for tensor in _list_tensors(value)]
+        if func in _MAKERS and any(map(self.recorder.is_reached, listed)):
+            raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
+        places = [value for value in given[1:] if isinstance(value, Tensor)]
+        if func in _SPLITS and any(map(self.recorder.is_reached, places)):
+            raise Refused("the forward pass splits where the values of a tensor say")
