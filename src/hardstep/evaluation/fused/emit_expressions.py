@@ -116,14 +116,17 @@ def _linear(v: Vectors, expr: Expr, j: Value) -> Value:
 
 def _spread(v: Vectors, expr: Expr, j: Value) -> Value:
     """A whole new layer: the old one and responses (particles · dim, units, examples)."""
-    base, responses, particles, lengths, dim = expr.data
+    base, responses, particles, lengths, units, dim = expr.data
+    size, first_unit, step = units  # of the layer; the first of those that are read, and how far on
+    if (first_unit, step) != (0, 1):
+        j = v.let(f"add i64 {v.let(f'mul i64 {j}, {step}')}, {first_unit}")
     total = _read_line(v, expr.kind, base, j)
     first = v.let(f"mul i64 %c, {dim}")
     particle = v.let(f"load i64, ptr {v.offset('i64', f'%p{particles}', '%c')}")
-    start = v.let(f"mul i64 {particle}, {dim * (expr.domain or 1)}")
+    start = v.let(f"mul i64 {particle}, {dim * size}")
     start = v.let(f"add i64 {start}, {j}")
     for k in range(dim):
-        line = v.let(f"add i64 {start}, {k * (expr.domain or 1)}")
+        line = v.let(f"add i64 {start}, {k * size}")
         length = _read_one(v, expr.kind, lengths, v.let(f"add i64 {first}, {k}"))
         total = v.fma(expr.kind, length, _read_line(v, expr.kind, responses, line), total)
     return total

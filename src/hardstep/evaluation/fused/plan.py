@@ -222,7 +222,7 @@ class _Builder:
             raise Unfusable("a product with a parameter that is not transposed")
         names = ("responses", "particles", "lengths")
         slots = tuple(t.program.table(name, number) for name in names)
-        data = (t.program.table("matrix", out), *slots, self.dim)
+        data = (t.program.table("matrix", out), *slots, (size, 0, 1), self.dim)
         self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
         t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
 

@@ -52,6 +52,10 @@ def _take(t: Translator, expr: Expr, part: Part, taken: Callable[[Expr], Expr]) 
         return g.product(expr.args[0], part.size, weight, base)
     if expr.op == "lookup":
         return g.lookup(expr.args[0], expr.kind, part.size, part.of_table(t, expr.data))
+    if expr.op == "spread":
+        *tables, (size, first, step), dim = expr.data
+        chosen = (size, first + step * part.start, step * part.step)
+        return g.leaf("spread", expr.kind, (*tables, chosen, dim), domain=part.size)
     if expr.is_leaf:
         raise Unfusable("a part of what candidates replace as a whole")
     return g.apply(expr.op, *map(taken, expr.args), kind=expr.kind, data=expr.data)
