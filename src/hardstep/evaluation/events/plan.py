@@ -11,6 +11,7 @@ from hardstep.evaluation.events.linear import (
     follow_product,
     follow_sum,
 )
+from hardstep.evaluation.events.maps import MAXIMA
 from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.events.planner import Planner
 from hardstep.evaluation.events.program import Program
@@ -24,6 +25,7 @@ _VIEWS = (
     "view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
     "split", "split_with_sizes", "unbind", "alias", "detach",
 )  # fmt: skip
+_MEANS = ("avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 _MOVES = ("cat", "stack", "index_select", "flip", "constant_pad_nd", "expand", "repeat", "roll")
 _FOLLOW: dict[str, Callable[[Planner, Node], None]] = {
     **dict.fromkeys(BUILD, follow_elementwise),
@@ -31,9 +33,9 @@ _FOLLOW: dict[str, Callable[[Planner, Node], None]] = {
     **dict.fromkeys(_MOVES, follow_move),
     **dict.fromkeys(("mm", "addmm"), follow_product),
     **dict.fromkeys(("sum", "mean"), follow_sum),
-    **dict.fromkeys(("avg_pool2d", "_adaptive_avg_pool2d", "avg_pool3d"), follow_average),
+    **dict.fromkeys(_MEANS, follow_average),
+    **dict.fromkeys(MAXIMA, follow_pool),
     "convolution": follow_convolution,
-    "max_pool2d_with_indices": follow_pool,
     "native_batch_norm": follow_batch_norm,
 }
 _TAKES_VECTORS = {"native_batch_norm"}

@@ -11,7 +11,7 @@ from hardstep.evaluation.events.layouts import (
     planes_of_channels,
     rows_of_pixels,
 )
-from hardstep.evaluation.events.maps import find_geometry, find_taps, list_by
+from hardstep.evaluation.events.maps import MAXIMA, find_windows, list_by
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Room, Word, slot_words
 from hardstep.evaluation.events.stages import write_pool
@@ -27,11 +27,11 @@ def follow_pool(planner: Planner, node: Node) -> None:
         raise Unfusable("max pooling whose indices are used")
     slot, layout = planner.slot(index)
     out = planner.base(node.outputs[0])
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != 4:
+    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != MAXIMA[node.name] + 2:
         raise Unfusable("max pooling of something else than pictures")
     lanes = planner.program.lanes
     pixels, shape = tuple(layout.places.shape[1:]), tuple(out.shape[1:])
-    taps = find_taps(pixels, tuple(out.shape[2:]), find_geometry(node, 2))
+    taps = find_windows(node, pixels, tuple(out.shape[2:]))
     rows = rows_of_pixels(shape, lanes)
     planes = planes_of_channels(shape, *plain_order(shape[1:], lanes))
     for named in (rows, planes):
