@@ -9,8 +9,8 @@ from torch import nn
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.fused import Kernel
-from hardstep.evaluation.incremental.verify import find_contradiction
 from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.verify import find_contradiction
 from hardstep.nn import build
 from hardstep.subspaces import RowWise
 

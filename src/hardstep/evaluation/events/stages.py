@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_expressions import emit_extreme
-from hardstep.evaluation.fused.emit_vectors import ELEMENT, Value
+from hardstep.evaluation.fused.emit_vectors import Value
+from hardstep.evaluation.fused.expressions import Fn, Kind
 
 
-def write_enter(w: Writer, kind: str) -> None:
+def write_enter(w: Writer, kind: Kind) -> None:
     """What is added to one channel: a line of a table (examples, candidates, length)."""
     slot = w.slot(kind)
     table, units, stride, length = w.pointer(), w.pointer(), w.pointer(), w.word()
@@ -30,7 +31,7 @@ def write_enter(w: Writer, kind: str) -> None:
             w.touch(slot, vector)
 
 
-def write_enter_vector(w: Writer, kind: str) -> None:
+def write_enter_vector(w: Writer, kind: Kind) -> None:
     """A number per channel, new in some: a line of a table (candidates, channels)."""
     slot = w.slot(kind)
     table, vectors, pixels = w.pointer(), w.word(), w.word()
@@ -44,7 +45,7 @@ def write_enter_vector(w: Writer, kind: str) -> None:
             w.touch(slot, vector)
 
 
-def write_spread(w: Writer, kind: str, vectors: int) -> None:
+def write_spread(w: Writer, kind: Kind, vectors: int) -> None:
     """A linear map whose weights come in rows: every event adds a few rows, times its change.
 
     An event at a place has a pixel (a list of targets) and a first weight; a target has the first
@@ -54,8 +55,8 @@ def write_spread(w: Writer, kind: str, vectors: int) -> None:
     pixel_of, weight_of, starts = w.pointer(), w.pointer(), w.pointer()
     targets, offsets, weights = w.pointer(), w.pointer(), w.pointer()
     with w.each_event(source) as (place, new):
-        old = w.read(ELEMENT[kind], source.base, place)
-        change = w.splat(w.let(f"fsub {ELEMENT[kind]} {new}, {old}"), kind)
+        old = w.read(kind.element, source.base, place)
+        change = w.splat(w.let(f"fsub {kind.element} {new}, {old}"), kind)
         pixel = w.read_index(pixel_of, place)
         first = w.read_index(weight_of, place)
         begin, end = _bounds(w, starts, pixel)
@@ -84,7 +85,7 @@ def _copy_base(w: Writer, slot: SlotNames, first: Value, vectors: int) -> None:
         w.touch(slot, vector)
 
 
-def write_depthwise(w: Writer, kind: str) -> None:
+def write_depthwise(w: Writer, kind: Kind) -> None:
     """A linear map from lane to the same lane: touched vectors times vectors of weights."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, offsets, weights = (w.pointer() for _ in range(4))
@@ -102,11 +103,11 @@ def write_depthwise(w: Writer, kind: str) -> None:
             w.store_vector(kind, w.fma(kind, change, weight, total), target.new, row)
 
 
-def write_scatter(w: Writer, kind: str) -> None:
+def write_scatter(w: Writer, kind: Kind) -> None:
     """A linear map of single numbers: every event adds to a few places, times their weights."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, weights = (w.pointer() for _ in range(3))
-    element = ELEMENT[kind]
+    element = kind.element
     with w.each_event(source) as (place, new):
         old = w.read(element, source.base, place)
         change = w.let(f"fsub {element} {new}, {old}")
@@ -119,15 +120,14 @@ def write_scatter(w: Writer, kind: str) -> None:
             w.line(f"store {element} {total}, ptr {w.offset(kind, target.new, at)}")
 
 
-def write_move(w: Writer, kind: str) -> None:
+def write_move(w: Writer, kind: Kind) -> None:
     """Numbers that stand elsewhere from here on, each at any number of places."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets = w.pointer(), w.pointer()
-    stored = "i8" if kind == "i1" else ELEMENT[kind]
     with w.each_event(source) as (place, _):
-        new = w.read(stored, source.new, place)
+        new = w.read(kind.stored, source.new, place)
         with _each_target(w, target, starts, place, targets) as (_, at):
-            w.line(f"store {stored} {new}, ptr {w.offset(kind, target.new, at)}")
+            w.line(f"store {kind.stored} {new}, ptr {w.offset(kind, target.new, at)}")
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _each_target(
         yield number, at
 
 
-def write_pool(w: Writer, kind: str) -> None:
+def write_pool(w: Writer, kind: Kind) -> None:
     """The largest of several vectors, where one of them was touched."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, member_starts, members = (w.pointer() for _ in range(4))
@@ -160,7 +160,7 @@ def write_pool(w: Writer, kind: str) -> None:
         with w.loop(w.let(f"add i64 {first}, 1"), last) as number:
             new = w.current(source, w.read_index(members, number))
             old = w.load(kind, best, 64)
-            w.store(kind, emit_extreme(w, "max", kind, new, old), best, 64)
+            w.store(kind, emit_extreme(w, Fn.MAX, kind, new, old), best, 64)
         w.keep_if_new(target, out, w.load(kind, best, 64))
 
 
@@ -183,7 +183,7 @@ def each_listed(w: Writer, mark: Value, work: Value, count: Value) -> Iterator[V
     w.line(f"store i64 0, ptr {count}")
 
 
-def write_leave(w: Writer, kind: str) -> None:
+def write_leave(w: Writer, kind: Kind) -> None:
     """Touched values as a line of a table (candidates · examples, size), flagged."""
     slot = w.slot(kind)
     table, flags, examples, size = w.pointer(), w.pointer(), w.word(), w.word()
@@ -196,7 +196,7 @@ def write_leave(w: Writer, kind: str) -> None:
             w.store_vector(kind, w.current(slot, vector), line, vector)
 
 
-def write_clear(w: Writer, kind: str) -> None:
+def write_clear(w: Writer, kind: Kind) -> None:
     """Forget a changed value."""
     slot = w.slot(kind)
     with w.each_touched(slot) as vector:
