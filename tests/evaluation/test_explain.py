@@ -144,7 +144,6 @@ def test_an_inlined_copy_takes_the_same_path_at_no_more_than_twice_the_cost(func
         ("cumsum", lambda self, x: self.out(self.fc(x).cumsum(dim=1))),
         ("atan", atan),
         ("native_layer_norm", lambda self, x: self.out(F.layer_norm(self.fc(x), (HIDDEN,)))),
-        ("slice", lambda self, x: self.out(torch.relu(self.fc(x))[:, :CLASSES] @ torch.eye(5, 16))),
         ("float16", lambda self, x: self.out(self.fc(x).half().float())),
         ("rounding_mode", lambda self, x: self.out(
             torch.div(self.fc(x), 0.3, rounding_mode="floor"))),
@@ -164,14 +163,14 @@ EACH, ALONE = {"incremental"}, {"one by one"}
 PLAIN = {"batched"} | ALONE
 
 
-def binary(o, t):
-    return F.binary_cross_entropy_with_logits(o, F.one_hot(t, CLASSES).to(o.dtype))
+def robust(o, t):
+    return F.huber_loss(o, F.one_hot(t, CLASSES).to(o.dtype))
 
 
 @pytest.mark.parametrize(
     ("paths", "reason", "options"),
     [
-        (EACH, "binary_cross_entropy_with_logits", {"loss": binary}),
+        (EACH, "huber_loss", {"loss": robust}),
         (EACH, "^kernels are switched off$", {"evaluator": Incremental(fused=False)}),
         (PLAIN, "memory budget", {"evaluator": Incremental(memory_budget=1000)}),
         (ALONE, "Python|numpy", {"loss": item}),

@@ -314,6 +314,7 @@ def routed(by, *parts):
 
 
 TABLE = torch.randn(HIDDEN, HIDDEN, generator=torch.Generator().manual_seed(5))
+FACTOR = torch.randn(HIDDEN, 5, generator=torch.Generator().manual_seed(6))
 
 REDUCTIONS_FUSED = {
     "softmax": lambda h, x: torch.softmax(h, dim=-1),
@@ -336,10 +337,26 @@ REDUCTIONS_FUSED = {
     "fixed-route": lambda h, x: routed(x[:, :3], torch.relu(h), x, -h),
     "chosen-route": lambda h, x: routed(h, h, x, h * x, h + x, x - h, h * 2, x * 2, -h, -x),
     "gate": lambda h, x: x * torch.sigmoid(h.mean(dim=1, keepdim=True)).expand(-1, HIDDEN),
+    "a unit": lambda h, x: x * torch.tanh(h[:, 1])[:, None],
+    "the last unit": lambda h, x: x - h[:, -1, None] * torch.softmax(h, 1),
+    "units apart": lambda h, x: x * torch.stack(torch.relu(h).unbind(1)[2:4]).sum(0)[:, None],
+    "some units": lambda h, x: x * (h.sigmoid()[:, 2:5] - x[:, :3]).amax(1, keepdim=True),
+    "every other unit": lambda h, x: x * (h.exp()[:, 1::2] / 3).mean(1, keepdim=True),
+    "halves": lambda h, x: x * (torch.relu(h[:, :4]) * torch.sigmoid(h[:, 4:8])).sum(1)[:, None],
+    "thirds": lambda h, x: (
+        x * (lambda a, b, c: (a * b).argmax(1, True) + c.sum(1, True))(*(h * 2).chunk(3, dim=1))
+    ),
+    "uneven parts": lambda h, x: (
+        x * torch.softmax(h, 1).split([2, 1, HIDDEN - 3], 1)[2].amin(1, keepdim=True)
+    ),
+    "parts of parts": lambda h, x: x * h[:, 1:][:, ::2][:, 1:3].sum(1, keepdim=True),
+    "units of a product": lambda h, x: x * (torch.relu(h) @ FACTOR.to(h))[:, 1:3].sum(1, True),
+    "rows of a table": lambda h, x: x * TABLE.to(h)[h.argmax(1)][:, 2:4].sum(1, True),
+    "routed-by-a-part": lambda h, x: routed((h - x)[:, :3], h, x, h * x),
+    "an axis of size 1": lambda h, x: (h.unsqueeze(1)[:, 0] + x).unsqueeze(2)[..., 0],
 }
 # Not covered by kernels today; the losses must agree all the same.
 REDUCTIONS_FOLLOWED = {
-    "routed-by-a-part": lambda h, x: routed((h - x)[:, :3], h, x, h * x),
     "var": lambda h, x: h / (1 + h.var(dim=1, keepdim=True)),
     "logsumexp": lambda h, x: h - h.logsumexp(dim=1, keepdim=True),
     "cumsum": lambda h, x: h.cumsum(dim=1),
@@ -412,11 +429,19 @@ LOSSES_FUSED = {
         o.square().mean((0, 1), keepdim=True) * torch.ones(2, 1).to(o)
     ).sum(),
     "mean, squared": lambda o, t: F.cross_entropy(o, t) ** 2 + 3 * o.mean(),
+    "bce with logits": lambda o, t: F.binary_cross_entropy_with_logits(
+        o, (values(t) > 0).to(o.dtype)
+    ),
+    "bce, far away": lambda o, t: F.binary_cross_entropy_with_logits(
+        40 * o, values(t).to(o).sigmoid(), reduction="sum"
+    ),
+    "bce of a class": lambda o, t: F.binary_cross_entropy_with_logits(o[:, 0], (t > 1).to(o)),
+    "mse of the last": lambda o, t: F.mse_loss(o[:, -1], t.to(o.dtype)),
 }
 # Not covered by kernels today; the losses must agree all the same.
 LOSSES_FOLLOWED = {
-    "bce with logits": lambda o, t: F.binary_cross_entropy_with_logits(
-        o, (values(t) > 0).to(o.dtype)
+    "weighted bce": lambda o, t: F.binary_cross_entropy_with_logits(
+        o, values(t).to(o).sigmoid(), pos_weight=WEIGHT.to(o)
     ),
     "smooth l1": lambda o, t: F.smooth_l1_loss(o, values(t).to(o.dtype)),
     "huber": lambda o, t: F.huber_loss(o, values(t).to(o.dtype)),

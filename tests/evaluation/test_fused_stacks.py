@@ -129,6 +129,12 @@ READOUTS_FUSED = {
     "a number per example": lambda s, m: m[0] * torch.stack([v.sum(1) for v in m]).mean(0)[:, None],
     "one unit": lambda s, m: m[0] * torch.stack([v.mean(1, True) for v in m]).sum(0),
     "one step": lambda s, m: m[0].unsqueeze(0).sum(0),
+    "a unit of every step": lambda s, m: m[0] * torch.stack(m)[:, :, 1].mean(0)[:, None],
+    "a unit, batch first": lambda s, m: m[0] * torch.stack(m, 1)[..., -1].amax(1)[:, None],
+    "some units of every step": lambda s, m: (
+        m[0] * torch.stack(m)[..., 1:3].sum(0).mean(1, keepdim=True)
+    ),
+    "halves of every step": lambda s, m: m[1] * torch.stack(m).chunk(2, -1)[1][-1].sum(1, True),
 }
 # Not covered by kernels; the losses must agree all the same.
 READOUTS_FOLLOWED = {

@@ -52,6 +52,7 @@ FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
+HALVES = {torch.float16, torch.bfloat16}
 Key = tuple[str, int, int]
 
 
@@ -284,6 +285,9 @@ class Carried(Tier):
 
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
+        types = {step.candidates.base[name].dtype for name in step.names(span)}
+        if types & HALVES:
+            return "in half precision, the order of a sum shows"
         walk = Walk(step.slice(span), REGISTRY)
         run = partial(walk.losses, step.candidates)
         return torch.cat(span.evaluate(run, self._tile_size(step, walk, span)))

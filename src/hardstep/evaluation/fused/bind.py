@@ -24,10 +24,13 @@ from hardstep.evaluation.fused.tables import (
     LabelWeight,
     Matrix,
     OfRecord,
+    PartOf,
     PerExample,
     PickedScore,
     Replaced,
     Slab,
+    Stretch,
+    UnitNumbers,
     Units,
     Weight,
 )
@@ -153,6 +156,12 @@ class Tables:
                 rows = wide[:, 0]
             case Slab():
                 rows = values[table.index].select(table.axis, table.number)
+            case PartOf():
+                whole = self.get(table.whole, order, stride)
+                side = 1 if _has_rows(table.whole) else 0
+                return whole.index_select(side, _list_units(table.units))
+            case UnitNumbers():
+                return _list_units(table.units)
             case PickedScore():
                 scores, labels = values[table.scores], values[table.labels]
                 rows = scores.gather(1, labels.clamp(0, scores.shape[1] - 1)[:, None])[:, 0]
@@ -169,6 +178,15 @@ class Tables:
             return counted.double()
         classes = self.written.values[table.weight]
         return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
+
+
+def _has_rows(table: OfRecord) -> bool:
+    """Whether units are its columns."""
+    return isinstance(table, Weight) or (isinstance(table, PartOf) and _has_rows(table.whole))
+
+
+def _list_units(units: Stretch) -> Tensor:
+    return torch.arange(units.size) * units.step + units.start
 
 
 def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:

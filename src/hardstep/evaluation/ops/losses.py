@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ from hardstep.evaluation.incremental.examples import (
     gather_examples,
     run_apart,
 )
+from hardstep.evaluation.ops.formulas import Term, exp, log1p, minimum
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node
 
@@ -63,14 +63,14 @@ def _carry_reduced(node: Node, env: Env, base: Lookup, pairs: Pairs, place: int)
     if reduction == 0:
         return _one_per_number(node, env, base, pairs)
 
-    def loss(values: list[Tensor]) -> Tensor:
-        head: list[Any] = [*values, *[None] * (place - len(values))]
-        rest = node.args[place + 1 :]
-        each = node.func(*head, 0, *rest).double()
+    def loss(read: Callable[[int], Tensor]) -> Tensor:
+        args, kwargs = node.filled(lambda ref: read(ref.index))
+        head = [*args[:place], *[None] * (place - len(args))]
+        each = node.func(*head, 0, *args[place + 1 :], **kwargs).double()
         return each.reshape(len(each), -1).sum(dim=1)  # type: ignore[no-any-return]
 
-    new = loss([gather_examples(index, env, base, pairs) for index in node.inputs])
-    old = loss([value[pairs.example] for value in operands])
+    new = loss(lambda index: gather_examples(index, env, base, pairs))
+    old = loss(lambda index: base(index)[pairs.example])
     total = new.new_zeros(pairs.num_candidates).index_add_(0, pairs.candidate, new - old)
     count = operands[0].numel() if reduction == 1 else 1
     result = base(node.outputs[0]).double() + total / count
@@ -116,29 +116,45 @@ def _pick(t: Translator, value: Expr, label: Expr) -> Expr:
     return t.g.pick(value, label)
 
 
-def _lower_mse(t: Translator, node: Node) -> None:
-    """Mean squared error against shared targets."""
-    reduction = find_argument(node, 2, "reduction", 1)
-    inputs = [arg.index for arg in node.args[:2]]
-    out = node.outputs[0]
-    shapes = {t.base(i).shape for i in inputs}
-    if reduction == 0 or len(shapes) != 1 or t.base(inputs[0]).dim() > 2:
-        raise Unfusable("mse_loss that is not reduced, or broadcasts")
-    ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
-    axis = -1 if ndim == 2 else None
+def _lower_pairs(function: Callable[[Term, Term], Term], place: int = 2) -> Lowering:
+    """A loss of every value and its target, one of which is not changed; summed or averaged."""
 
-    def error(read: Callable[[int], Expr]) -> Expr:
-        a, b = (t.g.cast(read(i), t.kind(out)) for i in inputs)
-        gap = t.g.apply(Fn.SUB, a, b)
-        return t.g.apply(Fn.MUL, gap, gap)
+    def lower(t: Translator, node: Node) -> None:
+        reduction = find_argument(node, place, "reduction", 1)
+        inputs = [arg.index for arg in node.args[:2]]
+        out = node.outputs[0]
+        shapes = {t.base(i).shape for i in inputs}
+        if reduction == 0 or len(shapes) != 1 or t.base(inputs[0]).dim() > 2:
+            raise Unfusable(f"{node.name} that is not reduced, or broadcasts")
+        if len(node.inputs) > 2:
+            raise Unfusable(f"{node.name} with weights")
+        ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
+        axis = -1 if ndim == 2 else None
 
-    def now(index: int) -> Expr:
-        return t.dense(index).expr if index in t.values else before(index)
+        def loss(read: Callable[[int], Expr]) -> Expr:
+            value, target = (Term(t.g, t.g.cast(read(i), t.kind(out))) for i in inputs)
+            return function(value, target).expr
 
-    def before(index: int) -> Expr:
-        return t.read_shared(index, ndim, axis, column=False)
+        def now(index: int) -> Expr:
+            return t.dense(index).expr if index in t.values else before(index)
 
-    close_difference(t, out, error(now), error(before), size if reduction == 1 else 1)
+        def before(index: int) -> Expr:
+            return t.read_shared(index, ndim, axis, column=False)
+
+        close_difference(t, out, loss(now), loss(before), size if reduction == 1 else 1)
+
+    return lower
+
+
+def _square(value: Term, target: Term) -> Term:
+    gap = value - target
+    return gap * gap
+
+
+def _cross_entropy_of_truths(value: Term, target: Term) -> Term:
+    """As torch computes it, with the logarithm of a sigmoid."""
+    log_sigmoid = minimum(value, 0) - log1p(exp(-abs(value)))
+    return (1 - target) * value - log_sigmoid
 
 
 # -- entries -----------------------------------------------------------------------------------
@@ -150,9 +166,12 @@ def _reduced(name: str, place: int = 2, lanes: Lowering | None = None) -> Operat
 
 OPERATORS = (
     Operator("nll_loss_forward", examples=_carry_nll, lanes=_lower_nll),
-    _reduced("mse_loss", lanes=_lower_mse),
+    _reduced("mse_loss", lanes=_lower_pairs(_square)),
     _reduced("smooth_l1_loss"),
     _reduced("huber_loss"),
     _reduced("soft_margin_loss"),
     _reduced("binary_cross_entropy", place=3),
+    _reduced(
+        "binary_cross_entropy_with_logits", 4, lanes=_lower_pairs(_cross_entropy_of_truths, 4)
+    ),
 )

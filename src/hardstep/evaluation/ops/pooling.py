@@ -1,6 +1,6 @@
 """Pooling: maxima and means over windows of pictures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,15 @@ from hardstep.evaluation.events.layouts import (
     rows_of_pixels,
 )
 from hardstep.evaluation.events.linear import MOST_ENTRIES, scatter_events
-from hardstep.evaluation.events.maps import Geometry, Shape, count, find_taps, list_by
+from hardstep.evaluation.events.maps import (
+    Geometry,
+    Shape,
+    Taps,
+    count,
+    find_taps,
+    flatten,
+    list_by,
+)
 from hardstep.evaluation.events.planner import Follow, Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Room, Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_pool
@@ -25,8 +33,10 @@ from hardstep.evaluation.incremental.examples import always, run_apart
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node
 
+Windows = Callable[[Node, Shape, Shape], Taps]
 
-def _follow_maximum(planner: Planner, node: Node) -> None:
+
+def _follow_maximum(planner: Planner, node: Node, dims: int, find_windows: Windows) -> None:
     """Windows that a touched vector lies in are looked at again."""
     index = node.inputs[0]
     used = {i for other in planner.nodes for i in other.inputs}
@@ -34,11 +44,11 @@ def _follow_maximum(planner: Planner, node: Node) -> None:
         raise Unfusable("max pooling whose indices are used")
     slot, layout = planner.slot(index)
     out = planner.base(node.outputs[0])
-    if not slot.kind.is_float or layout.axis != 0 or out.dim() != 4:
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != dims + 2:
         raise Unfusable("max pooling of something else than pictures")
     lanes = planner.program.lanes
     pixels, shape = tuple(layout.places.shape[1:]), tuple(out.shape[1:])
-    taps = find_taps(pixels, tuple(out.shape[2:]), _find_geometry(node, 2))
+    taps = find_windows(node, pixels, tuple(out.shape[2:]))
     rows = rows_of_pixels(shape, lanes)
     planes = planes_of_channels(shape, *plain_order(shape[1:], lanes))
     for named in (rows, planes):
@@ -94,13 +104,42 @@ def _find_geometry(node: Node, dims: int) -> Geometry:
     return Geometry(window, per_dim(2, window), per_dim(3, (0,) * dims), per_dim(4, ones))
 
 
-def _find_sides(node: Node, base: Lookup) -> Shape | None:
+def _find_windows(node: Node, pixels: Shape, out: Shape) -> Taps:
+    """Which pixels the windows of a maximum hold."""
+    return find_taps(pixels, out, _find_geometry(node, len(out)))
+
+
+def _share_pixels(node: Node, pixels: Shape, out: Shape) -> Taps:
+    """Windows that share the pixels out among a given number of them; they may overlap."""
+    sides = []  # offset in the window, pixel and window, along each dimension
+    for size, num in zip(pixels, out, strict=True):
+        bounds = [(window * size // num, -(-(window + 1) * size // num)) for window in range(num)]
+        pairs = [(at - a, at, n) for n, (a, b) in enumerate(bounds) for at in range(a, b)]
+        sides.append(torch.tensor(pairs))
+    chosen = torch.cartesian_prod(*[torch.arange(len(side)) for side in sides])
+    points = torch.stack([side[at] for side, at in zip(sides, chosen.T, strict=True)], dim=1)
+    offset, source, target = points.unbind(2)
+    taps = Taps(flatten(source, pixels), flatten(target, out), flatten(offset, pixels))
+    order = taps.source.argsort(stable=True)
+    return Taps(*(part[order] for part in taps))
+
+
+def _find_sides(node: Node, base: Lookup, dims: int) -> Shape | None:
     """The sides of a maximum's windows that stand side by side, or nothing."""
-    if base(node.inputs[0]).dim() != 4:
+    if base(node.inputs[0]).dim() != dims + 2:
         return None
-    shape = _find_geometry(node, 2)
-    plain = shape.stride == shape.kernel and shape.padding == (0, 0) and shape.dilation == (1, 1)
+    shape = _find_geometry(node, dims)
+    plain = shape.stride == shape.kernel and not any(shape.padding) and set(shape.dilation) == {1}
     return shape.kernel if plain else None
+
+
+def _find_shares(node: Node, base: Lookup, dims: int) -> Shape | None:
+    """The same of windows that share the pixels out."""
+    value, out = base(node.inputs[0]), base(node.outputs[0])
+    pairs = list(zip(value.shape[-dims:], out.shape[-dims:], strict=True))
+    if value.dim() != dims + 2 or any(size % num for size, num in pairs):
+        return None
+    return tuple(size // num for size, num in pairs)
 
 
 def _follow_average(planner: Planner, node: Node) -> None:
@@ -146,14 +185,22 @@ def _pooling(name: str, dims: int, events: Follow | None = None) -> Operator:
     return Operator(name, column=column, examples=run_apart(always), events=events)
 
 
+def _maximum(
+    name: str, dims: int, windows: Windows, sides: Callable[[Node, Lookup, int], Shape | None]
+) -> Operator:
+    follow = partial(_follow_maximum, dims=dims, find_windows=windows)
+    known = _pooling(name, dims, follow)
+    return replace(known, sides=lambda node, base: sides(node, base, dims))
+
+
 OPERATORS = (
-    replace(_pooling("max_pool2d_with_indices", 2, _follow_maximum), sides=_find_sides),
-    _pooling("max_pool3d_with_indices", 3),
-    _pooling("adaptive_max_pool2d", 2),
-    _pooling("adaptive_max_pool3d", 3),
-    _pooling("avg_pool1d", 1),
+    _maximum("max_pool2d_with_indices", 2, _find_windows, _find_sides),
+    _maximum("max_pool3d_with_indices", 3, _find_windows, _find_sides),
+    _maximum("adaptive_max_pool2d", 2, _share_pixels, _find_shares),
+    _maximum("adaptive_max_pool3d", 3, _share_pixels, _find_shares),
+    _pooling("avg_pool1d", 1, _follow_average),
     _pooling("avg_pool2d", 2, _follow_average),
     _pooling("avg_pool3d", 3, _follow_average),
     _pooling("_adaptive_avg_pool2d", 2, _follow_average),
-    _pooling("_adaptive_avg_pool3d", 3),
+    _pooling("_adaptive_avg_pool3d", 3, _follow_average),
 )
