@@ -9,11 +9,15 @@ scatter   single numbers
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from hardstep.evaluation.events.stages import bounds, copy_base, each_target
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_vectors import Value, sums_in_registers
 from hardstep.evaluation.fused.expressions import Kind
+
+Item = TypeVar("Item")
 
 
 def write_spread(w: Writer, kind: Kind, vectors: int) -> None:
@@ -49,11 +53,17 @@ def _renew(w: Writer, target: SlotNames, row: Value, vectors: int) -> None:
         copy_base(w, target, row, vectors)
 
 
-def write_rows(w: Writer, kind: Kind, vectors: int, blocks: tuple[int, ...]) -> None:
+def write_rows(w: Writer, kind: Kind, vectors: int, taps: tuple[int, ...]) -> None:
     """The same where all lanes of a vector have the same targets.
 
     Targets are taken a few at a time, and their sums stay in registers while the vector's events
-    are added.
+    are added. Most pixels reach all taps of a filter, whose weights stand at known distances.
+
+    Args:
+        w: Of the stage.
+        kind: Of the numbers.
+        vectors: Of a target.
+        taps: How far the weights of each tap are from the first.
     """
     source, target = w.slot(kind), w.slot(kind)
     named, list_of, weight_of, starts = (w.pointer() for _ in range(4))
@@ -63,52 +73,51 @@ def write_rows(w: Writer, kind: Kind, vectors: int, blocks: tuple[int, ...]) -> 
         change, bits = w.difference(source, vector, named)
         w.store(kind, change, changes, 64)
         begin, end = bounds(w, starts, w.read_index(list_of, vector))
-        pairs = w.let(f"mul i64 {w.count_bits(bits)}, {w.let(f'sub i64 {end}, {begin}')}")
+        length = w.let(f"sub i64 {end}, {begin}")
+        pairs = w.let(f"mul i64 {w.count_bits(bits)}, {length}")
         w.count_work(w.let(f"mul i64 {pairs}, {vectors}"))
-        w.line(f"store i64 {begin}, ptr {at}")
         firsts = w.offset(Kind.I32, weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
-        for size in blocks:
-            with w.advance(at, end, size) as number:
-                numbers = [w.let(f"add i64 {number}, {n}") for n in range(size)]
-                rows = [w.read_index(targets, n) for n in numbers]
-                lines = [w.offset(kind, weights, w.read_index(offsets, n)) for n in numbers]
-                for row in rows:
-                    _renew(w, target, row, vectors)
-                outs = [w.vector_at(kind, target.new, row) for row in rows]
-                _add_events(w, kind, bits, (changes, firsts), lines, outs, vectors)
-
-
-def choose_blocks(length: int, vectors: int) -> tuple[int, ...]:
-    """How many targets to take at a time where most lists have that length, the most first."""
-    most = max(1, sums_in_registers() // vectors)
-    best = min(range(1, most + 1), key=lambda size: (_count_blocks(length, size), size))
-    return best, *(size for size in (4, 2, 1) if size < best)
-
-
-def _count_blocks(length: int, size: int) -> int:
-    """Loops over the events of a vector, if blocks of a size are taken, then of 4, 2 and 1."""
-    rest = length % size
-    return length // size + rest // 4 + (rest % 4) // 2 + rest % 2
+        add = partial(_add_events, w, target, targets, bits, (changes, firsts), vectors)
+        complete = w.let(f"icmp eq i64 {length}, {len(taps)}")
+        with w.when(complete):
+            for few in _split(list(enumerate(taps)), vectors):
+                numbers = [w.let(f"add i64 {begin}, {n}") for n, _ in few]
+                add(numbers, [w.offset(kind, weights, str(tap)) for _, tap in few])
+        with w.when(w.let(f"xor i1 {complete}, true")):
+            w.line(f"store i64 {begin}, ptr {at}")
+            for size in [
+                size for size in (4, 2, 1) if size == 1 or size * vectors <= sums_in_registers()
+            ]:
+                with w.advance(at, end, size) as number:
+                    numbers = [w.let(f"add i64 {number}, {n}") for n in range(size)]
+                    add(
+                        numbers,
+                        [w.offset(kind, weights, w.read_index(offsets, n)) for n in numbers],
+                    )
 
 
 def _add_events(
-    w: Writer, kind: Kind, bits: Value, events: tuple[Value, Value],
-    lines: list[Value], outs: list[Value], vectors: int,
+    w: Writer, target: SlotNames, targets: Value, bits: Value, events: tuple[Value, Value],
+    vectors: int, numbers: list[Value], lines: list[Value],
 ) -> None:  # fmt: skip
     """Add a vector's events to some targets.
 
     Args:
         w: Of the stage.
-        kind: Of the numbers.
+        target: The slot that they belong to.
+        targets: The list of them.
         bits: Which lanes are events.
         events: Where the lanes' changes stand, and their first weights.
-        lines: Where the weights of each target start.
-        outs: Where each target starts.
         vectors: Of a target.
+        numbers: Where the targets stand in their list.
+        lines: Where the weights of each target start.
     """
-    changes, firsts = events
-    places = [(n, v) for n in range(len(outs)) for v in range(vectors)]
-    for few in _split(places):
+    kind, (changes, firsts) = target.kind, events
+    rows = [w.read_index(targets, number) for number in numbers]
+    for row in rows:
+        _renew(w, target, row, vectors)
+    outs = [w.vector_at(kind, target.new, row) for row in rows]
+    for few in _split([(n, v) for n in range(len(rows)) for v in range(vectors)]):
         with _sums(w, kind, [(outs[n], v) for n, v in few]) as sums, w.each_bit(bits) as lane:
             factor = w.splat(w.read(kind.element, changes, lane), kind)
             first = w.read_index(firsts, lane)
@@ -117,10 +126,10 @@ def _add_events(
                 _add_product(w, kind, factor, w.load_vector(kind, own[n], str(v)), total)
 
 
-def _split(places: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """As many at a time as registers hold."""
-    most = sums_in_registers()
-    return [places[start : start + most] for start in range(0, len(places), most)]
+def _split(items: list[Item], vectors: int = 1) -> list[list[Item]]:
+    """As many at a time as registers hold, each with some vectors."""
+    most = max(1, sums_in_registers() // vectors)
+    return [items[start : start + most] for start in range(0, len(items), most)]
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def bounds(w: Writer, starts: Value, key: Value) -> tuple[Value, Value]:
 
 
 def copy_base(w: Writer, slot: SlotNames, first: Value, vectors: int) -> None:
-    """Start some vectors of a slot from what they are in the base."""
+    """New values that are the base's, so far."""
     for number in range(vectors):
         vector = w.let(f"add i64 {first}, {number}")
         w.store_vector(slot.kind, w.load_vector(slot.kind, slot.base, vector), slot.new, vector)

@@ -11,7 +11,6 @@ from hardstep.evaluation.events.entries import enter_channel
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.linear import MOST_ENTRIES, as_index, scatter_events
 from hardstep.evaluation.events.linear_stages import (
-    choose_blocks,
     write_lanes,
     write_rows,
     write_spread,
@@ -139,9 +138,9 @@ def _spread(
         write = partial(write_spread, kind=slot.kind, vectors=vectors)
         planner.stage("spread", write, words, level, [slot, target], detail=vectors)
     else:
-        blocks = choose_blocks(int(starts.diff().mode().values), vectors)
-        write = partial(write_rows, kind=slot.kind, vectors=vectors, blocks=blocks)
-        planner.stage("rows", write, words, level, [slot, target], detail=(vectors, *blocks))
+        spaced = tuple(tap * row for tap in range(num_taps))
+        write = partial(write_rows, kind=slot.kind, vectors=vectors, taps=spaced)
+        planner.stage("rows", write, words, level, [slot, target], detail=(vectors, *spaced))
 
 
 def _find_shared(layout: Layout, key: Tensor, nothing: int, lanes: int) -> Tensor | None:
