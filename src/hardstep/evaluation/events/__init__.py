@@ -15,6 +15,7 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     maps         targets of convolutions and windows, as lists
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network
+    linear_stages  ... those of linear maps
     writer       what they are written with
     code         a program as LLVM assembly
     tables       the record's values as kernels read them

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hardstep.evaluation.events.planner import Follow, Sides
@@ -67,7 +68,7 @@ class Registry(dict[str, Operator]):
     def __missing__(self, name: str) -> Operator:
         return Operator(name)
 
-    @property
+    @cached_property
     def costly(self) -> frozenset[str]:
         """Names of operators that take more than copying their results."""
         return frozenset(name for name, one in self.items() if one.multiply_adds is not None)

@@ -1,4 +1,4 @@
-"""Operators that give the same numbers other places: views, transposes, parts of a value."""
+"""Operators that give the same numbers other names: transposes, views, axes of size 1."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -67,6 +67,50 @@ def _reordering(name: str, order: Order) -> Operator:
     )
 
 
+# -- other shapes ------------------------------------------------------------------------------
+
+
+def _reshape_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    """A view that leaves the changed axis a dimension of its own."""
+    (index,) = node.inputs
+    if base(index).dtype != base(node.outputs[0]).dtype:
+        return None  # the same bits, read as other numbers
+    column, old = columns[index], base(index).shape
+    new = base(node.outputs[0]).shape
+    before = old[: column.axis].numel()
+    for axis, size in enumerate(new):
+        if size == old[column.axis] and new[:axis].numel() == before:
+            rest = [*new[:axis], *new[axis + 1 :]]
+            return Column(axis, column.unit, column.slices.reshape(len(column.unit), *rest))
+    return None
+
+
+def _unsqueeze_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    (index,) = node.inputs
+    column, ndim = columns[index], base(index).dim()
+    dim = node.args[1] % (ndim + 1)
+    axis = column.axis + (dim <= column.axis)
+    place = dim - (dim > axis)
+    return Column(axis, column.unit, column.slices.unsqueeze(place + 1))
+
+
+def _keeps_leading(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    """Whether axis 0 is left as it is."""
+    before, after = base(node.inputs[0]).shape, base(node.outputs[0]).shape
+    shaped = isinstance(node.args[1], list | tuple)
+    return shaped and len(after) > 0 and before[0] == after[0] == pairs.num_examples
+
+
+def _expands_within_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    same = base(node.inputs[0]).dim() == base(node.outputs[0]).dim()
+    return same and _keeps_leading(node, env, base, pairs)
+
+
+def _lead(args: list[Any], num: int) -> list[Any]:
+    """A shape that is written out begins with the number of examples."""
+    return [args[0], [num, *args[1][1:]], *args[2:]]
+
+
 # -- kernels -----------------------------------------------------------------------------------
 
 
@@ -125,48 +169,7 @@ def _keep_stack(t: Translator, node: Node) -> None:
     t.values[out] = stack
 
 
-# -- other shapes ------------------------------------------------------------------------------
-
-
-def _reshape_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
-    """A view that leaves the changed axis a dimension of its own."""
-    (index,) = node.inputs
-    if base(index).dtype != base(node.outputs[0]).dtype:
-        return None  # the same bits, read as other numbers
-    column, old = columns[index], base(index).shape
-    new = base(node.outputs[0]).shape
-    before = old[: column.axis].numel()
-    for axis, size in enumerate(new):
-        if size == old[column.axis] and new[:axis].numel() == before:
-            rest = [*new[:axis], *new[axis + 1 :]]
-            return Column(axis, column.unit, column.slices.reshape(len(column.unit), *rest))
-    return None
-
-
-def _unsqueeze_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
-    (index,) = node.inputs
-    column, ndim = columns[index], base(index).dim()
-    dim = node.args[1] % (ndim + 1)
-    axis = column.axis + (dim <= column.axis)
-    place = dim - (dim > axis)
-    return Column(axis, column.unit, column.slices.unsqueeze(place + 1))
-
-
-def _keeps_leading(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
-    """Whether axis 0 is left as it is."""
-    before, after = base(node.inputs[0]).shape, base(node.outputs[0]).shape
-    shaped = isinstance(node.args[1], list | tuple)
-    return shaped and len(after) > 0 and before[0] == after[0] == pairs.num_examples
-
-
-def _expands_within_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
-    same = base(node.inputs[0]).dim() == base(node.outputs[0]).dim()
-    return same and _keeps_leading(node, env, base, pairs)
-
-
-def _lead(args: list[Any], num: int) -> list[Any]:
-    """A shape that is written out begins with the number of examples."""
-    return [args[0], [num, *args[1][1:]], *args[2:]]
+# -- entries -----------------------------------------------------------------------------------
 
 
 def _view(name: str) -> Operator:
