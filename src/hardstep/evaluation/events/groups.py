@@ -4,6 +4,8 @@ Every vector that some input touched is computed anew; an output's vector that e
 not handed on.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -74,7 +76,7 @@ class Group:
             words += [table, Stride(table)]
         for _, slot in self.outputs:
             words += slot_words(slot)
-        words += [Room(part, self) for part in ("mark", "work", "count")]
+        words += [Room(part, self) for part in ("mark", "work")] if len(inputs) > 1 else []
         text = partial(self._write, lanes, needed, inputs, list(tables))
         slots = [*inputs.values(), *(slot for _, slot in self.outputs)]
         key = ("elementwise", text("f"))
@@ -87,11 +89,7 @@ class Group:
         slots = {n: w.slot(slot.kind) for n, slot in inputs.items()}
         lines = {n: w.line_of("%b") for n in tables}
         outputs = [w.slot(slot.kind) for _, slot in self.outputs]
-        mark, work, count = w.room(), w.room(), w.room()
-        for slot in slots.values():
-            with w.each_touched(slot) as vector:
-                list_once(w, mark, work, count, vector)
-        with each_listed(w, mark, work, count) as vector:
+        with _each_changed(w, list(slots.values())) as vector:
             w.count_work(str(sum(not expr.is_leaf for expr in needed)))
             values: dict[int, Value] = {}
             waiting: dict[int, list[SlotNames]] = {}
@@ -102,6 +100,21 @@ class Group:
                 for slot in waiting.get(id(expr), []):
                     w.keep_if_new(slot, vector, values[id(expr)])
         return w.function(name) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))
+
+
+@contextmanager
+def _each_changed(w: Writer, slots: list[SlotNames]) -> Iterator[Value]:
+    """Every vector that is touched in one of the slots, once."""
+    if len(slots) == 1:
+        with w.each_touched(slots[0]) as vector:
+            yield vector
+        return
+    mark, work, count = w.room(), w.room(), w.zero()
+    for slot in slots:
+        with w.each_touched(slot) as vector:
+            list_once(w, mark, work, count, vector)
+    with each_listed(w, mark, work, count) as vector:
+        yield vector
 
 
 def _emit(
@@ -115,9 +128,12 @@ def _emit(
     if isinstance(expr, Constant):
         return w.constant(expr.value, expr.kind)
     if isinstance(expr, Read):
-        if expr.table in slots:
-            return w.current(slots[expr.table], vector)
-        return _read_line(w, expr, vector, lines[expr.table])
+        slot = slots.get(expr.table)
+        if slot is None:
+            return _read_line(w, expr, vector, lines[expr.table])
+        if len(slots) == 1:  # touched wherever the loop comes
+            return w.load_vector(slot.kind, slot.new, vector)
+        return w.current(slot, vector)
     assert isinstance(expr, Elementwise)  # nothing else is built here
     return emit_elementwise(w, expr, [values[id(arg)] for arg in expr.args])
 

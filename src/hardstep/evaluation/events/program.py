@@ -88,7 +88,7 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "depthwise", "weights")
+        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "weights")
 
 
 @dataclass(frozen=True, eq=False)

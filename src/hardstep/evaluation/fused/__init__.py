@@ -3,6 +3,7 @@
 The stages in their order, and the files that hold them:
 
     expressions            what a kernel computes, as a graph over lanes (one example per lane)
+    tables                 what the tables hold that it reads
     translate              a recorded forward pass as expressions, node by node, as `ops` says
     stacks                 ... values stacked along a new axis, such as time
     sums                   ... reductions, and sums over examples, which end a kernel

@@ -21,6 +21,7 @@ from hardstep.evaluation.fused.expressions import (
     Leaf,
     Linear,
     Read,
+    Select,
     Spread,
     Unfusable,
     Unit,
@@ -153,6 +154,8 @@ _INTRINSIC = {
 
 def emit_elementwise(v: Vectors, expr: Elementwise, args: list[Value]) -> Value:
     """The instructions of one element-wise expression."""
+    if isinstance(expr, Select):
+        return v.select(args[0], expr.kind, args[1], args[2])
     kind = expr.args[0].kind
     if isinstance(expr, Cast):
         return _cast(v, kind, expr.kind, args[0])
@@ -162,8 +165,6 @@ def emit_elementwise(v: Vectors, expr: Elementwise, args: list[Value]) -> Value:
         if kind is Kind.I1 and function not in (Fn.EQ, Fn.NE):
             raise Unfusable("order of truth values")
         return v.compare(predicate, kind, *args)
-    if function is Fn.SELECT:
-        return v.select(args[0], expr.kind, args[1], args[2])
     found = (_emit_float if kind.is_float else _emit_integer)(v, function, kind, args)
     if found is not None:
         return found

@@ -82,7 +82,6 @@ class Fn(Closed):
     OR = "or"
     XOR = "xor"
     NOT = "not"
-    SELECT = "select"  # where the first holds the second, else the third
 
 
 COMPARISONS = frozenset((Fn.LT, Fn.LE, Fn.GT, Fn.GE, Fn.EQ, Fn.NE))
@@ -194,6 +193,11 @@ class Apply(_Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Select(_Value):
+    """Where the first argument holds the second, else the third."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Cast(_Value):
     """Its argument in another kind."""
 
@@ -227,7 +231,7 @@ class Product(_Value):
 
 Moved = Linear | Spread
 Leaf = Constant | Read | Unit | IsUnit | Moved
-Elementwise = Apply | Cast
+Elementwise = Apply | Select | Cast
 Reduced = Reduce | Pick
 Looped = Reduced | Product  # needs a whole loop over the axis of its first argument
 Expr = Leaf | Elementwise | Lookup | Looped
@@ -285,15 +289,19 @@ class Graph:
     def apply(self, function: Fn, *args: Expr) -> Expr:
         """A function of single numbers; lanes broadcast along j."""
         key = (function, *map(id, args))
-        return self.known.get(key) or self._keep(key, self._apply(function, args))
-
-    def _apply(self, function: Fn, args: tuple[Expr, ...]) -> Expr:
-        domains = {arg.domain for arg in args if arg.domain is not None}
-        if len(domains) > 1:
-            raise Unfusable(f"{function.value} mixes axes of sizes {sorted(domains)}")
-        kind = Kind.I1 if function in COMPARISONS else args[-1].kind
+        known = self.known.get(key)
+        if known is not None:
+            return known
+        kind = Kind.I1 if function in COMPARISONS else args[0].kind
         stage = max([arg.stage for arg in args])
-        return Apply(kind, next(iter(domains), None), stage, args, function)
+        return self._keep(key, Apply(kind, _join(function.value, args), stage, args, function))
+
+    def select(self, condition: Expr, value: Expr, other: Expr) -> Expr:
+        """Where the condition holds the value, else the other."""
+        args = (condition, value, other)
+        stage = max([arg.stage for arg in args])
+        selected = Select(other.kind, _join("select", args), stage, args)
+        return self._keep((Select, *map(id, args)), selected)
 
     def cast(self, value: Expr, kind: Kind) -> Expr:
         """The value in another kind."""
@@ -331,3 +339,11 @@ class Graph:
     def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
         """The expression that was made first under a key: what it is, and what of."""
         return self.known.setdefault(key, expr)
+
+
+def _join(name: str, args: tuple[Expr, ...]) -> int | None:
+    """The axis that arguments share; those without one are the same all along it."""
+    domains = {arg.domain for arg in args if arg.domain is not None}
+    if len(domains) > 1:
+        raise Unfusable(f"{name} mixes axes of sizes {sorted(domains)}")
+    return next(iter(domains), None)

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 
 from hardstep.evaluation.fused.expressions import (
     Access,
-    Apply,
     Expr,
-    Fn,
     IsUnit,
     Linear,
     Looped,
     Moved,
     Product,
     Read,
+    Select,
     Unit,
 )
 from hardstep.evaluation.fused.translate import Program
@@ -172,7 +171,7 @@ def _find_consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
 
 def _only_under(expr: Expr, consumer: Expr) -> Expr | None:
     """The condition under which a consumer looks at an argument."""
-    if not isinstance(consumer, Apply) or consumer.function is not Fn.SELECT:
+    if not isinstance(consumer, Select):
         return None
     condition, value, other = consumer.args
     return condition if value is expr and expr not in (condition, other) else None

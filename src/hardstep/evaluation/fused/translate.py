@@ -190,7 +190,7 @@ class Translator:
         """A column put into its place among old values; examples in which it differs continue."""
         self.leave_axis(column.expr, at_unit)
         here = self.g.is_unit(old.domain)
-        return Changed(self.g.apply(Fn.SELECT, here, column.expr, old), column.axis)
+        return Changed(self.g.select(here, column.expr, old), column.axis)
 
     def only_unit(self, index: int) -> Changed:
         """A changed value along an axis of size 1, as a value per lane."""

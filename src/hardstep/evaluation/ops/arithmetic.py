@@ -63,7 +63,7 @@ def _clamp_max(g: Graph, args: Operands, kind: Kind) -> Expr:
 def _where(g: Graph, args: Operands, kind: Kind) -> Expr:
     condition, a, b = args
     left, right = (read(g, arg, kind) for arg in (a, b))
-    return g.apply(Fn.SELECT, read(g, condition, Kind.I1), left, right)
+    return g.select(read(g, condition, Kind.I1), left, right)
 
 
 def _masked_fill(g: Graph, args: Operands, kind: Kind) -> Expr:

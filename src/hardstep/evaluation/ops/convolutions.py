@@ -10,11 +10,16 @@ from torch.nn.functional import pad as fill
 from hardstep.evaluation.events.entries import enter_channel
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.linear import MOST_ENTRIES, as_index, scatter_events
+from hardstep.evaluation.events.linear_stages import (
+    choose_blocks,
+    write_lanes,
+    write_rows,
+    write_spread,
+)
 from hardstep.evaluation.events.maps import Geometry, Taps, count, find_taps, list_by
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.responses import convolve_in_groups
-from hardstep.evaluation.events.stages import write_depthwise, write_spread
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import Column, slices_of
 from hardstep.evaluation.incremental.examples import always, run_apart
@@ -120,11 +125,32 @@ def _spread(
         by_channel = _by_channel(values(weight), groups, transposed)
         return fill(by_channel, (0, row - by_channel.shape[2])).contiguous()
 
-    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
-    words += [as_index(weight_of), Fixed(starts), as_index(first[order]), as_index(offset[order])]
+    by_vector = _find_shared(layout, pixel_of, pixels * groups, lanes)
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    if by_vector is None:
+        words += [as_index(pixel_of)]
+    else:
+        words += [Fixed(layout.named_bits(lanes)), as_index(by_vector)]
+    words += [as_index(weight_of)]
+    words += [Fixed(starts), as_index(first[order]), as_index(offset[order])]
     words += [Table(("rows", weight, groups, transposed, row), make)]
-    write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
-    planner.stage("spread", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    vectors, level = row // lanes, target.level - 0.5
+    if by_vector is None:
+        write = partial(write_spread, kind=slot.kind, vectors=vectors)
+        planner.stage("spread", write, words, level, [slot, target], detail=vectors)
+    else:
+        blocks = choose_blocks(int(starts.diff().mode().values), vectors)
+        write = partial(write_rows, kind=slot.kind, vectors=vectors, blocks=blocks)
+        planner.stage("rows", write, words, level, [slot, target], detail=(vectors, *blocks))
+
+
+def _find_shared(layout: Layout, key: Tensor, nothing: int, lanes: int) -> Tensor | None:
+    """The key that all lanes of each vector have, if they have; `nothing` where none is named."""
+    by_vector, named = key.reshape(-1, lanes), layout.named.reshape(-1, lanes)
+    shared = torch.where(named, by_vector, -1).amax(1)
+    if not bool(((by_vector == shared[:, None]) | ~named).all()):
+        return None
+    return torch.where(shared < 0, nothing, shared)
 
 
 def _depthwise(
@@ -147,8 +173,8 @@ def _depthwise(
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
     words += [Fixed(list_by(source[order], pixels * vectors)), as_index(first[order])]
     words += [as_index(offset[order]), Table(("taps", weight, vectors), make)]
-    write = partial(write_depthwise, kind=slot.kind)
-    planner.stage("depthwise", write, words, target.level - 0.5, [slot, target])
+    write = partial(write_lanes, kind=slot.kind)
+    planner.stage("lanes", write, words, target.level - 0.5, [slot, target])
 
 
 def _scatter_filters(

@@ -58,7 +58,7 @@ def _lower_stack(t: Translator, node: Node, search: Search) -> None:
         # As in torch, not-a-number beats every number, and only the first one counts.
         beaten = g.apply(Fn.NOT, g.apply(within, expr, extreme))
         beaten = g.apply(Fn.AND, beaten, g.apply(Fn.EQ, extreme, extreme))
-        place = g.apply(Fn.SELECT, beaten, g.constant(number, Kind.I64), place)
+        place = g.select(beaten, g.constant(number, Kind.I64), place)
         extreme = g.apply(better, extreme, expr)
     for out, expr in zip(node.outputs, search.choose(extreme, place), strict=True):
         t.values[out] = wrap(expr, column)

@@ -91,8 +91,10 @@ def where(condition: Term, then: Term | Number, otherwise: Term | Number) -> Ter
     """One of two, of which one may be a number."""
     like = then if isinstance(then, Term) else otherwise
     assert isinstance(like, Term)
-    both = (one if isinstance(one, Term) else like.constant(one) for one in (then, otherwise))
-    return condition.apply(Fn.SELECT, *both)
+    first, second = (
+        one if isinstance(one, Term) else like.constant(one) for one in (then, otherwise)
+    )
+    return Term(like.graph, like.graph.select(condition.expr, first.expr, second.expr))
 
 
 def maximum(a: Term, b: Term | Number) -> Term:

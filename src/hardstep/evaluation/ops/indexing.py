@@ -16,6 +16,7 @@ from hardstep.evaluation.fused.expressions import (
     Read,
     Reduce,
     Reduction,
+    Select,
     Unfusable,
 )
 from hardstep.evaluation.fused.stacks import read_part
@@ -119,7 +120,7 @@ def _select_part(t: Translator, stack: Stack, choice: Expr, out: int) -> Expr:
         value = read_part(t, stack, number, column=False)
         # Every part under its own condition, so that none is computed where it is not chosen.
         here = t.g.apply(Fn.EQ, choice, t.g.constant(number, Kind.I64))
-        result = t.g.apply(Fn.SELECT, here, value, result)
+        result = t.g.select(here, value, result)
     return result
 
 
@@ -150,7 +151,7 @@ def _lower_index(t: Translator, node: Node) -> None:
         here = t.g.apply(Fn.EQ, choice, unit)
         # Examples that read the changed row count even if nothing else about them changed.
         t.program.exits.append(t.g.apply(Fn.EQ, before, unit))
-        read = t.g.apply(Fn.SELECT, here, new, read)
+        read = t.g.select(here, new, read)
     t.values[node.outputs[0]] = Changed(read, -1)
 
 
@@ -158,7 +159,7 @@ def _count_from_front(t: Translator, index: Expr, num: int) -> Expr:
     """Negative indices count from the end."""
     negative = t.g.apply(Fn.LT, index, t.g.constant(0, Kind.I64))
     back = t.g.apply(Fn.ADD, index, t.g.constant(num, Kind.I64))
-    return t.g.apply(Fn.SELECT, negative, back, index)
+    return t.g.select(negative, back, index)
 
 
 def _check_place(index: Expr, num: int) -> Expr:
@@ -180,15 +181,15 @@ def _find_bounds(value: Expr) -> tuple[float, float]:
             return 0, 1
         case Apply(function=Fn.MOD):
             return 0, _find_bounds(value.args[1])[1] - 1
-        case Apply(function=Fn.SELECT | Fn.MAX | Fn.MIN):
-            parts = [_find_bounds(part) for part in value.args if part.kind is Kind.I64]
-            least, largest = _EXTREMES[value.function]
-            return least(low for low, _ in parts), largest(high for _, high in parts)
+        case Select():
+            lows, highs = zip(*map(_find_bounds, value.args[1:]), strict=True)
+            return min(lows), max(highs)
+        case Apply(function=Fn.MAX | Fn.MIN):
+            lows, highs = zip(*map(_find_bounds, value.args), strict=True)
+            best = max if value.function is Fn.MAX else min
+            return best(lows), best(highs)
         case _:
             return -math.inf, math.inf
-
-
-_EXTREMES = {Fn.SELECT: (min, max), Fn.MAX: (max, max), Fn.MIN: (min, min)}
 
 
 # -- entries -----------------------------------------------------------------------------------

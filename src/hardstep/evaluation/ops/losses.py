@@ -101,7 +101,7 @@ def _lower_nll(t: Translator, node: Node) -> None:
     # Examples that do not count have weight 0, and 0 times not-a-number must not spoil the sum.
     zero = t.g.constant(0.0, Kind.F64)
     counts = t.g.apply(Fn.NE, scale, zero)
-    loss = t.g.apply(Fn.SELECT, counts, t.g.apply(Fn.MUL, gain, scale), zero)
+    loss = t.g.select(counts, t.g.apply(Fn.MUL, gain, scale), zero)
     mean = reduction == 1
     divisor = node.outputs[1] if mean else 1
     t.program.closings.append(Closing(node.outputs[0], loss, divisor, by_value=mean))

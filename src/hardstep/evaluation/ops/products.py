@@ -10,9 +10,9 @@ from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.events.layouts import Layout, pad
 from hardstep.evaluation.events.linear import as_index
+from hardstep.evaluation.events.linear_stages import write_product
 from hardstep.evaluation.events.planner import Planner, behind
-from hardstep.evaluation.events.program import Table, Word, slot_words
-from hardstep.evaluation.events.stages import write_spread
+from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
 from hardstep.evaluation.fused.expressions import Access, Fn, Unfusable
 from hardstep.evaluation.fused.plan import Factors
 from hardstep.evaluation.fused.tables import Flat, Matrix, Weight
@@ -157,18 +157,15 @@ def _follow_events(planner: Planner, node: Node) -> None:
     row = pad(outputs, lanes)
     named = Layout(torch.arange(outputs), row)
     target = planner.new_slot(node.outputs[0], named, behind(slot))
-    pixel_of = torch.ones(layout.size, dtype=torch.long)  # the second list is empty
-    pixel_of[layout.places] = 0
     weight_of = torch.zeros(layout.size, dtype=torch.long)
     weight_of[layout.places] = torch.arange(inputs) * row
-    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
-    words += [as_index(weight_of), as_index(torch.tensor([0, 1, 1])), as_index(torch.zeros(1))]
-    words += [as_index(torch.zeros(1))]
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    words += [Fixed(layout.named_bits(lanes)), as_index(weight_of)]
     words += [
         Table(("matrix", right, row), lambda v: fill(v(right), (0, row - outputs)).contiguous())
     ]
-    write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
-    planner.stage("spread", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    write = partial(write_product, kind=slot.kind, vectors=row // lanes)
+    planner.stage("product", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
     planner.put(node, target)
 
 
