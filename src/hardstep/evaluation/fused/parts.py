@@ -17,6 +17,7 @@ from hardstep.evaluation.fused.expressions import (
     Lookup,
     Product,
     Read,
+    Select,
     Spread,
     Unfusable,
 )
@@ -59,6 +60,8 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
             return g.spread_part(expr, units.start, size, units.step)
         case Apply():
             return g.apply(expr.function, *map(taken, expr.args))
+        case Select():
+            return g.select(*map(taken, expr.args))
         case Cast():
             return g.cast(taken(expr.args[0]), expr.kind)
         case _:
@@ -84,7 +87,7 @@ def take_unit(t: Translator, value: Changed, old: Expr, number: int) -> Changed:
     assert isinstance(old, Read)
     before = t.g.read(Access.LANE, old.kind, _part_of(t, old.table, one))
     here = t.g.apply(Fn.EQ, t.g.unit(), t.g.constant(number, Kind.I64))
-    now = t.g.apply(Fn.SELECT, here, value.expr, before)
+    now = t.g.select(here, value.expr, before)
     t.leave_axis(now, before)
     return Changed(now)
 

@@ -158,7 +158,7 @@ def _cross_entropy_of_truths(g: Graph, value: Expr, target: Expr) -> Expr:
     # The logarithm of 1 + small, to all digits of what is small.
     rounded = g.apply(Fn.SUB, more, one)
     rest = g.apply(Fn.MUL, g.apply(Fn.LOG, more), g.apply(Fn.DIV, small, rounded))
-    rest = g.apply(Fn.SELECT, g.apply(Fn.EQ, rounded, zero), small, rest)
+    rest = g.select(g.apply(Fn.EQ, rounded, zero), small, rest)
     log_sigmoid = g.apply(Fn.SUB, g.apply(Fn.MIN, value, zero), rest)
     return g.apply(Fn.SUB, g.apply(Fn.MUL, g.apply(Fn.SUB, one, target), value), log_sigmoid)
 
