@@ -91,7 +91,7 @@ def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, 
     for stage in program.stages:
         for word in stage.words:
             if isinstance(word, Room) and (word.part, word.owner) not in sizes:
-                needed = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
+                needed = {"mark": stage.work, "work": 4 * stage.work}
                 sizes[word.part, word.owner] = needed[word.part]
     place = ALIGN  # the first word counts operations
     for zero in (True, False):

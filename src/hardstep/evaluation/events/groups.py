@@ -4,6 +4,8 @@ Every vector that some input touched is computed anew; an output's vector that e
 not handed on.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -65,7 +67,7 @@ class Group:
             words += [table, Stride(table)]
         for _, slot in self.outputs:
             words += slot_words(slot)
-        words += [Room(part, self) for part in ("mark", "work", "count")]
+        words += [Room(part, self) for part in ("mark", "work")] if len(used) > 1 else []
         text = partial(self._write, lanes, needed, used)
         slots = [self.inputs[n] for n in sorted(used)] + [slot for _, slot in self.outputs]
         key = ("elementwise", text("f"))
@@ -76,11 +78,7 @@ class Group:
         slots = {n: w.slot(slot.kind) for n, slot in enumerate(self.inputs) if n in used}
         tables = [w.line_of("%b") for _ in self.tables]
         outputs = [w.slot(slot.kind) for _, slot in self.outputs]
-        mark, work, count = w.room(), w.room(), w.room()
-        for slot in slots.values():
-            with w.each_touched(slot) as vector:
-                list_once(w, mark, work, count, vector)
-        with each_listed(w, mark, work, count) as vector:
+        with _each_changed(w, list(slots.values())) as vector:
             w.count_work(str(sum(not expr.is_leaf for expr in needed)))
             values: dict[int, Value] = {}
             waiting: dict[int, list[SlotNames]] = {}
@@ -93,6 +91,21 @@ class Group:
         return w.function(name) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))
 
 
+@contextmanager
+def _each_changed(w: Writer, slots: list[SlotNames]) -> Iterator[Value]:
+    """Every vector that is touched in one of the slots, once."""
+    if len(slots) == 1:
+        with w.each_touched(slots[0]) as vector:
+            yield vector
+        return
+    mark, work, count = w.room(), w.room(), w.zero()
+    for slot in slots:
+        with w.each_touched(slot) as vector:
+            list_once(w, mark, work, count, vector)
+    with each_listed(w, mark, work, count) as vector:
+        yield vector
+
+
 def _emit(
     w: Writer,
     expr: Expr,
@@ -102,7 +115,12 @@ def _emit(
     values: dict[int, Value],
 ) -> Value:
     if expr.op == "changed":
-        return w.current(slots[expr.data], vector)
+        slot = slots[expr.data]  # the only one is touched wherever the loop comes
+        return (
+            w.load_vector(slot.kind, slot.new, vector)
+            if len(slots) == 1
+            else w.current(slot, vector)
+        )
     if expr.op == "lanes":
         return w.load_vector(expr.kind, tables[expr.data], vector)
     if expr.op == "scalar":

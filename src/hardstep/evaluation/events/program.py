@@ -86,7 +86,7 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "depthwise", "scatter")
+        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "scatter")
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def follow_pool(planner: Planner, node: Node) -> None:
     words += [Fixed(outer[by_inner].int().contiguous())]
     words += [Fixed(list_by(outer[by_outer], target.size // lanes))]
     words += [Fixed(inner[by_outer].int().contiguous())]
-    words += [Room(part, owner) for part in ("mark", "work", "count")]
+    words += [Room(part, owner) for part in ("mark", "work")]
     write = partial(write_pool, kind=slot.kind)
     work = target.size // lanes
     planner.stage("pool", write, words, target.level - 0.5, [slot, target], work)
