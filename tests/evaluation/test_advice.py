@@ -11,10 +11,10 @@ from hardstep.nn import build
 from .explained import (
     CLASSES,
     HIDDEN,
+    atan,
     branches,
     branches_by_value,
     explained,
-    gelu,
     item,
     layers,
     parameters_of,
@@ -116,7 +116,7 @@ class Pooled(nn.Module):
     "model",
     [
         layers(relu),
-        layers(gelu),
+        layers(atan),
         layers(scaled(lambda w: 0.5)),
         layers(scaled(lambda w: w.abs().amax(1, keepdim=True))),
         layers(scaled(lambda w: w.norm(dim=1, keepdim=True))),
@@ -128,7 +128,7 @@ class Pooled(nn.Module):
     ],
     ids=[
         "relu",
-        "gelu",
+        "atan",
         "buffer",
         "amax of rows",
         "norm of rows",

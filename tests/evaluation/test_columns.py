@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hardstep.evaluation.ops.columns import Column, column_rule, parameter_rule
-from hardstep.evaluation.ops.vocabulary import POOLS
+from hardstep.evaluation.incremental.columns import Column, carry_columns, carry_parameters
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Node, Ref
 
 aten = torch.ops.aten
@@ -64,17 +64,17 @@ def put(value: torch.Tensor, column: Column, candidate: int) -> torch.Tensor:
     return new
 
 
-def carry(func, value, args, column, rule=column_rule):
+def carry(func, value, args, column, rule=carry_columns):
     """The columns of the results, and the results without a change."""
     values = (value, *run(func, value, args))
     name, outputs = func.overloadpacket.__name__, tuple(range(1, len(values)))
     node = Node(name, func, (Ref(0), *args), {}, (0,), outputs)
-    return rule(node, {0: column}, values.__getitem__), values[1:]
+    return rule(node, {0: column}, values.__getitem__, REGISTRY), values[1:]
 
 
 def shape_of(func) -> tuple[int, ...]:
-    spatial = POOLS.get(func.overloadpacket.__name__, 2)
-    return {1: (3, 4, 6), 2: SHAPE, 3: (3, 4, 2, 6, 6)}[spatial]
+    name = func.overloadpacket.__name__
+    return (3, 4, 6) if "1d" in name else (3, 4, 2, 6, 6) if "3d" in name else SHAPE
 
 
 @pytest.mark.parametrize("name", ALONG)
@@ -101,15 +101,15 @@ def test_columns_at_different_units_are_not_combined():
     func = aten.add.Tensor
     node = Node("add", func, (Ref(0), Ref(1)), {}, (0, 1), (2,))
     values = (value, value, value + value)
-    assert column_rule(node, columns, values.__getitem__) is None
+    assert carry_columns(node, columns, values.__getitem__, REGISTRY) is None
     columns[1] = Column(1, unit.clone(), draw(2, 5))
-    assert column_rule(node, columns, values.__getitem__) is not None
+    assert carry_columns(node, columns, values.__getitem__, REGISTRY) is not None
 
 
 def test_rows_of_parameters_that_get_another_number_are_left_to_others():
     """A kernel knows a candidate's unit by one number."""
     value, column = draw(8, 6), Column(0, torch.tensor([1, 5]), draw(2, 6))
     part, func = (1, 4), aten.slice.Tensor
-    assert carry(func, value, (1, *part), column, parameter_rule)[0] is not None
-    assert carry(func, value, (0, *part), column, column_rule)[0] is not None
-    assert carry(func, value, (0, *part), column, parameter_rule)[0] is None
+    assert carry(func, value, (1, *part), column, carry_parameters)[0] is not None
+    assert carry(func, value, (0, *part), column, carry_columns)[0] is not None
+    assert carry(func, value, (0, *part), column, carry_parameters)[0] is None

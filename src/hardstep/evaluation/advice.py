@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -43,7 +44,7 @@ def advise(reason: str, record: Record | None, names: Sequence[str]) -> str:
 
 def _look(found: re.Match[str], record: Record, names: Sequence[str]) -> _Place:
     try:
-        nodes = Slice(record, names).nodes
+        nodes = Slice(record, names, REGISTRY).nodes
     except Refused:
         nodes = []
     return _Place(found, record, nodes, names)

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 
 from hardstep.evaluation.events.stages import bounds, copy_base, each_target
 from hardstep.evaluation.events.writer import SlotNames, Writer
-from hardstep.evaluation.fused.emit_vectors import ELEMENT, Value, sums_in_registers
+from hardstep.evaluation.fused.emit_vectors import Value, sums_in_registers
+from hardstep.evaluation.fused.expressions import Kind
 
 
-def write_spread(w: Writer, kind: str, vectors: int) -> None:
+def write_spread(w: Writer, kind: Kind, vectors: int) -> None:
     """Every event adds a few rows of weights, times its change.
 
     An event at a place has a pixel (a list of targets) and a first weight; a target has the first
@@ -25,8 +26,8 @@ def write_spread(w: Writer, kind: str, vectors: int) -> None:
     pixel_of, weight_of, starts = w.pointer(), w.pointer(), w.pointer()
     targets, offsets, weights = w.pointer(), w.pointer(), w.pointer()
     with w.each_event(source) as (place, new):
-        old = w.read(ELEMENT[kind], source.base, place)
-        change = w.splat(w.let(f"fsub {ELEMENT[kind]} {new}, {old}"), kind)
+        old = w.read(kind.element, source.base, place)
+        change = w.splat(w.let(f"fsub {kind.element} {new}, {old}"), kind)
         pixel = w.read_index(pixel_of, place)
         first = w.read_index(weight_of, place)
         begin, end = bounds(w, starts, pixel)
@@ -48,7 +49,7 @@ def _renew(w: Writer, target: SlotNames, row: Value, vectors: int) -> None:
         copy_base(w, target, row, vectors)
 
 
-def write_rows(w: Writer, kind: str, vectors: int, blocks: tuple[int, ...]) -> None:
+def write_rows(w: Writer, kind: Kind, vectors: int, blocks: tuple[int, ...]) -> None:
     """The same where all lanes of a vector have the same targets.
 
     Targets are taken a few at a time, and their sums stay in registers while the vector's events
@@ -57,7 +58,7 @@ def write_rows(w: Writer, kind: str, vectors: int, blocks: tuple[int, ...]) -> N
     source, target = w.slot(kind), w.slot(kind)
     named, list_of, weight_of, starts = (w.pointer() for _ in range(4))
     targets, offsets, weights = w.pointer(), w.pointer(), w.pointer()
-    changes, at = w.variable(kind), w.variable("i64", scalar=True)
+    changes, at = w.variable(kind), w.variable(Kind.I64, scalar=True)
     with w.each_touched(source) as vector:
         change, bits = w.difference(source, vector, named)
         w.store(kind, change, changes, 64)
@@ -65,7 +66,7 @@ def write_rows(w: Writer, kind: str, vectors: int, blocks: tuple[int, ...]) -> N
         pairs = w.let(f"mul i64 {w.count_bits(bits)}, {w.let(f'sub i64 {end}, {begin}')}")
         w.count_work(w.let(f"mul i64 {pairs}, {vectors}"))
         w.line(f"store i64 {begin}, ptr {at}")
-        firsts = w.offset("i32", weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
+        firsts = w.offset(Kind.I32, weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
         for size in blocks:
             with w.advance(at, end, size) as number:
                 numbers = [w.let(f"add i64 {number}, {n}") for n in range(size)]
@@ -91,7 +92,7 @@ def _count_blocks(length: int, size: int) -> int:
 
 
 def _add_events(
-    w: Writer, kind: str, bits: Value, events: tuple[Value, Value],
+    w: Writer, kind: Kind, bits: Value, events: tuple[Value, Value],
     lines: list[Value], outs: list[Value], vectors: int,
 ) -> None:  # fmt: skip
     """Add a vector's events to some targets.
@@ -109,7 +110,7 @@ def _add_events(
     places = [(n, v) for n in range(len(outs)) for v in range(vectors)]
     for few in _split(places):
         with _sums(w, kind, [(outs[n], v) for n, v in few]) as sums, w.each_bit(bits) as lane:
-            factor = w.splat(w.read(ELEMENT[kind], changes, lane), kind)
+            factor = w.splat(w.read(kind.element, changes, lane), kind)
             first = w.read_index(firsts, lane)
             own = {n: w.offset(kind, lines[n], first) for n in dict.fromkeys(n for n, _ in few)}
             for (n, v), total in zip(few, sums, strict=True):
@@ -123,7 +124,7 @@ def _split(places: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
 
 
 @contextmanager
-def _sums(w: Writer, kind: str, vectors: list[tuple[Value, int]]) -> Iterator[list[Value]]:
+def _sums(w: Writer, kind: Kind, vectors: list[tuple[Value, int]]) -> Iterator[list[Value]]:
     """Vectors (address and number) as variables, which are stored in the end."""
     sums = [w.variable(kind) for _ in vectors]
     for (address, number), total in zip(vectors, sums, strict=True):
@@ -133,11 +134,11 @@ def _sums(w: Writer, kind: str, vectors: list[tuple[Value, int]]) -> Iterator[li
         w.store_vector(kind, w.load(kind, total, 64), address, str(number))
 
 
-def _add_product(w: Writer, kind: str, factor: Value, weight: Value, total: Value) -> None:
+def _add_product(w: Writer, kind: Kind, factor: Value, weight: Value, total: Value) -> None:
     w.store(kind, w.fma(kind, factor, weight, w.load(kind, total, 64)), total, 64)
 
 
-def write_product(w: Writer, kind: str, vectors: int) -> None:
+def write_product(w: Writer, kind: Kind, vectors: int) -> None:
     """Rows of weights that are all added to one target."""
     source, target = w.slot(kind), w.slot(kind)
     named, weight_of, weights = w.pointer(), w.pointer(), w.pointer()
@@ -153,15 +154,15 @@ def write_product(w: Writer, kind: str, vectors: int) -> None:
                 change, bits = w.difference(source, vector, named)
                 w.store(kind, change, changes, 64)
                 w.count_work(w.let(f"mul i64 {w.count_bits(bits)}, {len(few)}"))
-                firsts = w.offset("i32", weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
+                firsts = w.offset(Kind.I32, weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
                 with w.each_bit(bits) as lane:
-                    factor = w.splat(w.read(ELEMENT[kind], changes, lane), kind)
+                    factor = w.splat(w.read(kind.element, changes, lane), kind)
                     line = w.offset(kind, weights, w.read_index(firsts, lane))
                     for (_, v), total in zip(few, sums, strict=True):
                         _add_product(w, kind, factor, w.load_vector(kind, line, str(v)), total)
 
 
-def write_lanes(w: Writer, kind: str) -> None:
+def write_lanes(w: Writer, kind: Kind) -> None:
     """From lane to the same lane: touched vectors times vectors of weights."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, offsets, weights = (w.pointer() for _ in range(4))
@@ -178,11 +179,11 @@ def write_lanes(w: Writer, kind: str) -> None:
             w.store_vector(kind, w.fma(kind, change, weight, total), target.new, row)
 
 
-def write_scatter(w: Writer, kind: str) -> None:
+def write_scatter(w: Writer, kind: Kind) -> None:
     """Every event adds to a few places, times their weights."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, weights = (w.pointer() for _ in range(3))
-    element = ELEMENT[kind]
+    element = kind.element
     with w.each_event(source) as (place, new):
         old = w.read(element, source.base, place)
         change = w.let(f"fsub {element} {new}, {old}")

@@ -1,12 +1,14 @@
 """What a kernel of events consists of: slots that hold changed values, and stages between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
+from hardstep.evaluation.fused.expressions import Kind
+from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 
@@ -23,7 +25,7 @@ class Table:
 class Slot:
     """A changed value that stages hand on: its new numbers, by vectors that were touched."""
 
-    kind: str
+    kind: Kind
     layout: Layout
     level: float  # stages up to this level write it, stages of later ones read it
     base: Table  # its numbers where nothing is touched, a line per example or one for all
@@ -86,7 +88,7 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "scatter")
+        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,7 @@ class Program:
 
     examples: int
     lanes: int
+    operators: Mapping[str, KnowsColumns]  # that nodes on parameters alone are
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_expressions import emit_extreme
-from hardstep.evaluation.fused.emit_vectors import ELEMENT, Value
+from hardstep.evaluation.fused.emit_vectors import Value
+from hardstep.evaluation.fused.expressions import Fn, Kind
 
 
-def write_enter(w: Writer, kind: str) -> None:
+def write_enter(w: Writer, kind: Kind) -> None:
     """What is added to one channel: a line of a table (examples, candidates, length)."""
     slot = w.slot(kind)
     table, units, stride, length = w.pointer(), w.pointer(), w.pointer(), w.word()
@@ -30,7 +31,7 @@ def write_enter(w: Writer, kind: str) -> None:
             w.touch(slot, vector)
 
 
-def write_enter_vector(w: Writer, kind: str) -> None:
+def write_enter_vector(w: Writer, kind: Kind) -> None:
     """A number per channel, new in some: a line of a table (candidates, channels)."""
     slot = w.slot(kind)
     table, vectors, pixels = w.pointer(), w.word(), w.word()
@@ -50,21 +51,21 @@ def bounds(w: Writer, starts: Value, key: Value) -> tuple[Value, Value]:
 
 
 def copy_base(w: Writer, slot: SlotNames, first: Value, vectors: int) -> None:
+    """Start some vectors of a slot from what they are in the base."""
     for number in range(vectors):
         vector = w.let(f"add i64 {first}, {number}")
         w.store_vector(slot.kind, w.load_vector(slot.kind, slot.base, vector), slot.new, vector)
         w.touch(slot, vector)
 
 
-def write_move(w: Writer, kind: str) -> None:
+def write_move(w: Writer, kind: Kind) -> None:
     """Numbers that stand elsewhere from here on, each at any number of places."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets = w.pointer(), w.pointer()
-    stored = "i8" if kind == "i1" else ELEMENT[kind]
     with w.each_event(source) as (place, _):
-        new = w.read(stored, source.new, place)
+        new = w.read(kind.stored, source.new, place)
         with each_target(w, target, starts, place, targets) as (_, at):
-            w.line(f"store {stored} {new}, ptr {w.offset(kind, target.new, at)}")
+            w.line(f"store {kind.stored} {new}, ptr {w.offset(kind, target.new, at)}")
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def each_target(
         yield number, at
 
 
-def write_pool(w: Writer, kind: str) -> None:
+def write_pool(w: Writer, kind: Kind) -> None:
     """The largest of several vectors, where one of them was touched."""
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, member_starts, members = (w.pointer() for _ in range(4))
@@ -97,7 +98,7 @@ def write_pool(w: Writer, kind: str) -> None:
         with w.loop(w.let(f"add i64 {first}, 1"), last) as number:
             new = w.current(source, w.read_index(members, number))
             old = w.load(kind, best, 64)
-            w.store(kind, emit_extreme(w, "max", kind, new, old), best, 64)
+            w.store(kind, emit_extreme(w, Fn.MAX, kind, new, old), best, 64)
         w.keep_if_new(target, out, w.load(kind, best, 64))
 
 
@@ -119,7 +120,7 @@ def each_listed(w: Writer, mark: Value, work: Value, count: Value) -> Iterator[V
         yield number
 
 
-def write_leave(w: Writer, kind: str) -> None:
+def write_leave(w: Writer, kind: Kind) -> None:
     """Touched values as a line of a table (candidates · examples, size), flagged."""
     slot = w.slot(kind)
     table, flags, examples, size = w.pointer(), w.pointer(), w.word(), w.word()
@@ -132,7 +133,7 @@ def write_leave(w: Writer, kind: str) -> None:
             w.store_vector(kind, w.current(slot, vector), line, vector)
 
 
-def write_clear(w: Writer, kind: str) -> None:
+def write_clear(w: Writer, kind: Kind) -> None:
     """Forget a changed value."""
     slot = w.slot(kind)
     with w.each_touched(slot) as vector:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hardstep.evaluation.fused.emit_vectors import BYTES, ELEMENT, Value, Vectors
-from hardstep.evaluation.fused.expressions import FLOATS
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors
+from hardstep.evaluation.fused.expressions import Kind
 
 SLOT_WORDS = 6  # new values, whether touched, list, count; base values and their stride
 
@@ -18,7 +18,7 @@ SLOT_WORDS = 6  # new values, whether touched, list, count; base values and thei
 class SlotNames:
     """A changed value, as a stage names its parts."""
 
-    kind: str
+    kind: Kind
     new: Value
     touched: Value
     list: Value
@@ -37,7 +37,7 @@ class Writer(Vectors):
 
     def zero(self) -> Value:
         """An integer variable that starts as 0."""
-        variable = self.variable("i64", scalar=True)
+        variable = self.variable(Kind.I64, scalar=True)
         self.head.append(f"  store i64 0, ptr {variable}")
         return variable
 
@@ -46,7 +46,7 @@ class Writer(Vectors):
     @contextmanager
     def loop(self, first: Value, last: Value) -> Iterator[Value]:
         """For every i64 from `first` up to, not including, `last`."""
-        counter = self.variable("i64", scalar=True)
+        counter = self.variable(Kind.I64, scalar=True)
         self.line(f"store i64 {first}, ptr {counter}")
         with self.advance(counter, last) as number:
             yield number
@@ -121,10 +121,10 @@ class Writer(Vectors):
         offset = self.let(f"mul i64 {stride}, {index}")
         return self.let(f"getelementptr i8, ptr {table}, i64 {offset}")
 
-    def slot(self, kind: str) -> SlotNames:
+    def slot(self, kind: Kind) -> SlotNames:
         """The next six arguments, a changed value."""
         new, touched, listed, count = (self.room() for _ in range(4))
-        length = self.variable("i64", scalar=True)
+        length = self.variable(Kind.I64, scalar=True)
         self.line(f"store i64 {self.let(f'load i64, ptr {count}')}, ptr {length}")
         self.kept.append((length, count))
         return SlotNames(kind, new, touched, listed, length, self.line_of("%b"))
@@ -140,22 +140,22 @@ class Writer(Vectors):
         """An i32 from an array, as an i64."""
         return self.let(f"sext i32 {self.read('i32', address, index)} to i64")
 
-    def vector_at(self, kind: str, address: Value, vector: Value) -> Value:
+    def vector_at(self, kind: Kind, address: Value, vector: Value) -> Value:
         """The address of a vector, by its number."""
         return self.offset(kind, address, self.let(f"mul i64 {vector}, {self.lanes}"))
 
-    def load_vector(self, kind: str, address: Value, vector: Value) -> Value:
+    def load_vector(self, kind: Kind, address: Value, vector: Value) -> Value:
         """A vector of an array, by its number."""
-        return self.load(kind, self.vector_at(kind, address, vector), BYTES[kind])
+        return self.load(kind, self.vector_at(kind, address, vector), kind.num_bytes)
 
-    def store_vector(self, kind: str, value: Value, address: Value, vector: Value) -> None:
+    def store_vector(self, kind: Kind, value: Value, address: Value, vector: Value) -> None:
         """Truth values are bytes in memory."""
         place = self.vector_at(kind, address, vector)
-        if kind == "i1":
-            value = self.let(f"zext {self.type('i1')} {value} to <{self.lanes} x i8>")
+        if kind is Kind.I1:
+            value = self.let(f"zext {self.type(Kind.I1)} {value} to <{self.lanes} x i8>")
             self.line(f"store <{self.lanes} x i8> {value}, ptr {place}, align 1")
         else:
-            self.store(kind, value, place, BYTES[kind])
+            self.store(kind, value, place, kind.num_bytes)
 
     def is_touched(self, slot: SlotNames, vector: Value) -> Value:
         """Whether a vector of a slot holds new values."""
@@ -187,9 +187,9 @@ class Writer(Vectors):
         with self.loop("0", self.let(f"load i64, ptr {slot.count}")) as number:
             yield self.read_index(slot.list, number)
 
-    def differs(self, kind: str, new: Value, old: Value) -> Value:
+    def differs(self, kind: Kind, new: Value, old: Value) -> Value:
         """Lanes in which two vectors differ."""
-        return self.compare("fcmp une" if kind in FLOATS else "icmp ne", kind, new, old)
+        return self.compare("fcmp une" if kind.is_float else "icmp ne", kind, new, old)
 
     def keep_if_new(self, slot: SlotNames, vector: Value, new: Value) -> None:
         """Store a vector, unless it is the base's."""
@@ -212,10 +212,10 @@ class Writer(Vectors):
         bits = self.let(f"and i{self.lanes} {self.event_bits(slot.kind, new, old)}, {known}")
         return self.binary("fsub", slot.kind, new, old), bits
 
-    def event_bits(self, kind: str, new: Value, old: Value) -> Value:
+    def event_bits(self, kind: Kind, new: Value, old: Value) -> Value:
         """A bit per lane: whether two vectors differ there."""
         mask = self.differs(kind, new, old)
-        return self.let(f"bitcast {self.type('i1')} {mask} to i{self.lanes}")
+        return self.let(f"bitcast {self.type(Kind.I1)} {mask} to i{self.lanes}")
 
     def count_bits(self, bits: Value) -> Value:
         """How many are set, an i64."""
@@ -233,7 +233,7 @@ class Writer(Vectors):
             first = self.let(f"mul i64 {vector}, {self.lanes}")
             with self.each_bit(self.event_bits(slot.kind, new, old)) as lane:
                 place = self.let(f"add i64 {first}, {lane}")
-                yield place, self.read(ELEMENT[slot.kind], slot.new, place)
+                yield place, self.read(slot.kind.element, slot.new, place)
 
     def count_work(self, vectors: Value) -> None:
         """Add to the number of operations on vectors, which stands first in scratch memory."""

@@ -6,7 +6,7 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -75,7 +75,11 @@ class Record:
 
 
 def record(
-    problem: Problem, base: Mapping[str, Tensor], seed: int, memory_budget: float = math.inf
+    problem: Problem,
+    base: Mapping[str, Tensor],
+    seed: int,
+    memory_budget: float = math.inf,
+    costly: Container[str] = (),
 ) -> Record:
     """Run the base forward pass and write it down.
 
@@ -84,12 +88,13 @@ def record(
         base: The searched tensors.
         seed: Of the random numbers.
         memory_budget: Bytes that the values kept may take.
+        costly: Names of operators whose results are copied rather than computed again.
 
     Raises:
         Refused: The model does something that cannot be followed, or its values take more
             memory than that.
     """
-    recorder = _Recorder(memory_budget)
+    recorder = _Recorder(memory_budget, costly)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
@@ -113,24 +118,10 @@ def record(
     )
 
 
-_COSTLY = {  # to compute, beside copying the result
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten.convolution.default,
-}
-
-
-# Operations with a number in place of a tensor, which may be one that Python read.
-_WITH_NUMBERS = {
-    "add", "sub", "rsub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne",
-}  # fmt: skip
-
-
 class _Recorder(DispatchMode):
-    def __init__(self, memory_budget: float) -> None:
+    def __init__(self, memory_budget: float, costly: Container[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memory_budget = memory_budget
+        self.memory_budget, self.costly = memory_budget, costly
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
         self.values: list[Tensor] = []
@@ -213,7 +204,7 @@ class _Recorder(DispatchMode):
         repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
         key = f"{called} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
-        if again and func in _COSTLY:
+        if again and func.overloadpacket.__name__ in self.costly:
             result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
         else:
             result = func(*args, **kwargs)
@@ -231,7 +222,7 @@ class _Recorder(DispatchMode):
         name = str((functional or called).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
-        if repeatable and not name.startswith(("empty", "new_empty")):
+        if repeatable and "empty" not in name:
             self.seen[key] = numbers
         return result
 
@@ -254,10 +245,8 @@ class _Recorder(DispatchMode):
 
         As an argument, every number of it would need a kernel of its own.
         """
-        name = str(func.overloadpacket.__name__)
         types = {arg.dtype for arg in args if isinstance(arg, Tensor)}
-        exact = types <= {torch.float32, torch.float64} and len(types) == 1
-        if name.rstrip("_") not in _WITH_NUMBERS or not exact:
+        if not types <= {torch.float32, torch.float64} or len(types) != 1:
             return func, refs
         (dtype,) = types
 
@@ -271,11 +260,13 @@ class _Recorder(DispatchMode):
             found.append(self.lifted[key].index)
             return self.lifted[key]
 
-        # Of a scaled sum the third argument is a number for good.
-        lifted = (*(lift(ref) for ref in refs[:2]), *refs[2:])
-        if func._overloadname == "Scalar":
-            func = func.overloadpacket.Tensor
-        return func, lifted
+        packet = func.overloadpacket
+        if func._overloadname == "Scalar" and len(refs) == 2 and hasattr(packet, "Tensor"):
+            func = packet.Tensor
+        places = zip(func._schema.arguments, refs, strict=False)
+        taken = [str(argument.type) == "Tensor" for argument, _ in places]
+        pairs = zip(refs, taken, strict=True)
+        return func, tuple(lift(ref) if tensor else ref for ref, tensor in pairs)
 
     def _before_write(self, tensor: Tensor) -> None:
         """Save what is about to be overwritten; tensors that share its memory become stale."""

@@ -3,28 +3,19 @@
 Slices (n, *shape without the axis) have as many axes as the whole value, and candidates in front.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
-from hardstep.evaluation.ops.vocabulary import ALONG_DIM, PERMUTING, POOLS
+from hardstep.evaluation.incremental.columns import Column, Columns, Lookup
 from hardstep.evaluation.trace.record import Node
 
-Lookup = Callable[[int], Tensor]
-Slices = list[tuple[int, Tensor]]  # of every result: the axis, and the slices
 
-# They read other values beside the one they go along, or make an axis.
-_OTHERWISE = {"cat", "stack", "gather", "scatter", "unsqueeze", "squeeze"}
-BESIDE = (ALONG_DIM - _OTHERWISE) | PERMUTING
-
-
-def find_dims(node: Node, base: Lookup) -> list[int] | None:
+def find_dims(node: Node, base: Lookup, new_axes: int = 0) -> list[int] | None:
     """The dimensions an operation works along, counted from 0; nothing if it takes none."""
     dims = _find_argument(node)[2]
     if dims is None:
         return None
-    ndim = base(node.inputs[0]).dim() + (node.name in ("unsqueeze", "stack"))
+    ndim = base(node.inputs[0]).dim() + new_axes
     return [dim % ndim for dim in (dims if isinstance(dims, list | tuple) else [dims])]
 
 
@@ -39,17 +30,23 @@ def _find_argument(node: Node) -> tuple[int, str, Any]:
     return 0, "", None
 
 
-def run_beside(node: Node, base: Lookup, axis: int, slices: Tensor) -> Slices | None:
+def find_alone(node: Node, columns: Mapping[int, Column]) -> Column | None:
+    """The column of the first operand, if nothing else changes."""
+    return columns.get(node.inputs[0]) if len(columns) == 1 else None
+
+
+def carry_beside(node: Node, columns: Mapping[int, Column], base: Lookup) -> Columns | None:
     """An operation along given dimensions, if the column's axis is none of them."""
-    value, dims = base(node.inputs[0]), find_dims(node, base)
-    if not dims or axis in dims:
+    column, dims = find_alone(node, columns), find_dims(node, base)
+    if column is None or not dims or column.axis in dims:
         return None
+    axis, value = column.axis, base(node.inputs[0])
     place, name, given = _find_argument(node)
     shifted: Any = [dim - (dim > axis) + 1 for dim in dims]
     if isinstance(given, int):
         (shifted,) = shifted
     args, kwargs = node.filled(lambda ref: base(ref.index))
-    args[0] = slices
+    args[0] = column.slices
     if place < len(args):
         args[place] = shifted
     else:
@@ -57,18 +54,5 @@ def run_beside(node: Node, base: Lookup, axis: int, slices: Tensor) -> Slices | 
     result = node.func(*args, **kwargs)
     gone = sum(dim < axis for dim in dims)
     axes = [axis - gone * (base(out).dim() < value.dim()) for out in node.outputs]
-    return _list_results(result, axes)
-
-
-def run_pool(node: Node, base: Lookup, axis: int, slices: Tensor) -> Slices | None:
-    """Windows over the last axes; what stands in front of them is treated apart."""
-    value = base(node.inputs[0])
-    if axis >= value.dim() - POOLS[node.name]:
-        return None
-    result = node.func(slices, *node.args[1:], **node.kwargs)
-    return _list_results(result, [axis] * len(node.outputs))
-
-
-def _list_results(result: Any, axes: list[int]) -> Slices:
     results = result if isinstance(result, tuple | list) else [result]
-    return list(zip(axes, results, strict=True))
+    return tuple(Column(at, column.unit, slices) for at, slices in zip(axes, results, strict=True))
