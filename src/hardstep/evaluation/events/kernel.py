@@ -12,7 +12,7 @@ from hardstep.evaluation.events.responses import add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
-from hardstep.evaluation.trace.record import Node, Record, Refused
+from hardstep.evaluation.trace.record import Refused
 
 
 class Found(NamedTuple):
@@ -21,24 +21,6 @@ class Found(NamedTuple):
     env: dict[int, Change]
     pairs: Pairs | None  # which examples of which candidates; nothing if none
     work: Tensor  # (n,) operations on vectors that each candidate took
-
-
-def count_work(written: Record) -> int:
-    """Operations of a plain forward pass: multiply-adds, or numbers made."""
-    total = 0
-    for node in written.nodes:
-        for index in node.outputs:
-            total += written.values[index].numel() * _depth(node, written) if index >= 0 else 0
-    return total
-
-
-def _depth(node: Node, written: Record) -> int:
-    """Multiply-adds behind one number of a result."""
-    if node.name == "convolution":
-        return int(written.values[node.args[1].index][0].numel())
-    if node.name in ("mm", "addmm", "bmm"):
-        return int(written.values[node.inputs[-2]].shape[-1])
-    return 1
 
 
 class EventKernel:

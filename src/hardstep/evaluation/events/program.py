@@ -1,6 +1,6 @@
 """What a kernel of events consists of: slots that hold changed values, and stages between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
 from hardstep.evaluation.fused.expressions import Kind
+from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 
@@ -87,7 +88,7 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "scatter")
+        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ class Program:
 
     examples: int
     lanes: int
+    operators: Mapping[str, KnowsColumns]  # that nodes on parameters alone are
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)

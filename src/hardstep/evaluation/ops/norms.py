@@ -1,7 +1,8 @@
-"""Numbers per channel: batch norm with fixed statistics, and changed vectors of parameters."""
+"""Normalization by batch, layer or group, and changed vectors of its parameters."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -19,12 +20,15 @@ from hardstep.evaluation.events.program import (
 )
 from hardstep.evaluation.events.stages import write_enter_vector
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Unfusable
+from hardstep.evaluation.incremental.changes import Pairs
+from hardstep.evaluation.incremental.examples import Env, always, run_apart
+from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node, Ref
 
 Vector = Callable[[Lookup], Tensor]  # a number per channel
 
 
-def follow_batch_norm(planner: Planner, node: Node) -> None:
+def _follow_batch_norm(planner: Planner, node: Node) -> None:
     """A scale and a shift per channel, which do not depend on the batch."""
     source, weight, bias, mean, variance, training = node.args[:6]
     eps: float = node.args[7]
@@ -102,3 +106,37 @@ def _enter(planner: Planner, node: Node, name: str, make: Vector, layout: Layout
     planner.program.spreads.append(Spread(make, row))
     planner.stage("vector", partial(write_enter_vector, kind=kind), words, 0, [slot])
     return slot
+
+
+# -- examples, and whole values ----------------------------------------------------------------
+
+
+def _has_fixed_statistics(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    return node.args[5] is False
+
+
+def _normalizes_within_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    return len(node.args[1]) < base(node.inputs[0]).dim()
+
+
+def _leave_statistics_alone(args: list[Any]) -> list[Any]:
+    """With the statistics of the batch, the running ones are only written."""
+    return [*args[:3], None, None, *args[5:]] if args[5] else args
+
+
+def _count_examples(args: list[Any], num: int) -> list[Any]:
+    return [*args[:3], num, *args[4:]]
+
+
+OPERATORS = (
+    Operator(
+        "native_batch_norm",
+        examples=run_apart(_has_fixed_statistics, table=0),
+        whole=_leave_statistics_alone,
+        events=_follow_batch_norm,
+        of_pictures=True,
+        enters_events=True,
+    ),
+    Operator("native_layer_norm", examples=run_apart(_normalizes_within_examples, table=0)),
+    Operator("native_group_norm", examples=run_apart(always, table=0, resize=_count_examples)),
+)
