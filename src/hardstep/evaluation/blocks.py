@@ -89,7 +89,7 @@ class Step:
     @cached_property
     def forward_work(self) -> float:
         """Operations that a plain forward pass takes, about."""
-        return count_work(self.record)
+        return count_work(self.record, self.record.nodes)
 
     @property
     def base(self) -> Tensor:
@@ -219,7 +219,8 @@ class Events(Tier):
         run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            if EVENT_COST * work * kernel.program.lanes > step.forward_work:
+            rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
+            if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
                 raise Refused("a candidate changes so much that whole forward passes take less")
             return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations
