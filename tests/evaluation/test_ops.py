@@ -162,7 +162,7 @@ def test_columns_and_examples_pass_through_elementwise_operators(names, used, mo
 
 @several(ACTIVATIONS, 8)
 def test_events_pass_through_elementwise_operators(names, used, monkeypatch):
-    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda record: float("inf"))
+    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda *_: float("inf"))
     evaluator = check(convolutional(total(ACTIVATIONS, names)), names, ("events",), used)
     assert evaluator.notes["a.weight", "a.bias"] == "events"
 

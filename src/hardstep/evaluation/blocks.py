@@ -89,7 +89,7 @@ class Step:
     @cached_property
     def forward_work(self) -> float:
         """Operations that a plain forward pass takes, about."""
-        return count_work(self.record)
+        return count_work(self.record, self.record.nodes)
 
     @property
     def base(self) -> Tensor:
@@ -219,7 +219,8 @@ class Events(Tier):
         run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            if EVENT_COST * work * kernel.program.lanes > step.forward_work:
+            rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
+            if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
                 raise Refused("a candidate changes so much that whole forward passes take less")
             return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations
@@ -261,17 +262,16 @@ class Events(Tier):
         return self._run(step, kernel, walk, tile)[0]
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
-        """See `Tier.describe`; operations are those that the events took.
+        """See `Tier.describe`; operations are those that the events of these candidates took.
 
         There is no kernel of the other kind for convolutions, so no model could be faster.
         """
         del reason
         kernel = self._kernel(step, span, step.slice(span).nodes)
-        first, _ = self._split(step, span)
-        work = self._run(step, kernel, Walk(step.slice(span), REGISTRY), first)[1]
-        operations = work * kernel.program.lanes
-        cost = Cost(2 * operations, 8 * operations)
-        return TierReport(EVENTS, "", self._tile_size(step, kernel), cost)
+        size = self._tile_size(step, kernel)
+        tiles = [kernel.run(step.candidates, tile).work for tile in span.tiles(size)]
+        operations = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
+        return TierReport(EVENTS, "", size, Cost(2 * operations, 8 * operations))
 
 
 @dataclass(frozen=True)

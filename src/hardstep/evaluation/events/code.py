@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hardstep.evaluation.events.program import Program, Room, Slot
+from hardstep.evaluation.events.loops import Call, write_loops, write_phases
+from hardstep.evaluation.events.program import Program, Room, Slot, Sums
 
 ALIGN = 64
 
@@ -15,13 +16,11 @@ class Code:
     text: str
     scratch: int
     rooms: Mapping[tuple[str, object], int]
+    shared: Mapping[Sums, int]
 
 
 def write_code(program: Program) -> Code:
-    """The whole module: a function per kind of stage, and the loops that call them.
-
-    Candidates are the inner loop: what they read of an example then stays in the cache.
-    """
+    """The whole module: a function per kind of stage, and the loops that call them."""
     names: dict[tuple[object, ...], str] = {}
     functions: list[str] = []
     declarations: set[str] = set()
@@ -33,53 +32,32 @@ def write_code(program: Program) -> Code:
         functions.append(parts[0])
         declarations.update(part.strip() for part in parts[1:])
     rooms, zeroed, total = _place_rooms(program)
+    shared, num_shared = _place_sums(program)
     calls, word = [], 0
     for stage in program.stages:
-        calls.append(f"  %a{word} = getelementptr i64, ptr %args, i64 {word}")
-        calls.append(f"  call void @{names[stage.key]}(ptr %a{word}, ptr %scratch, i64 %c, i64 %b)")
+        place = f"  %a{word} = getelementptr i64, ptr %args, i64 {word}"
+        calls.append(Call(place, names[stage.key], word, stage.waits))
         word += len(stage.words)
+    if program.sums:
+        loops = write_phases(calls, program.examples, zeroed, total, num_shared)
+        total = num_shared + program.examples * total
+    else:
+        loops = write_loops(calls, zeroed)
     attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
     attributes += '"min-legal-vector-width"="512" }'
-    text = "\n".join(
-        [
-            *functions,
-            "define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, "
-            "ptr %scratch) #0 {",
-            "entry:",
-            "  %args = load ptr, ptr %tables",
-            "  %second = getelementptr ptr, ptr %tables, i64 1",
-            "  %work = load ptr, ptr %second",
-            f"  call void @llvm.memset.p0.i64(ptr %scratch, i8 0, i64 {zeroed}, i1 false)",
-            "  br label %examples",
-            "examples:",
-            "  %b = phi i64 [ 0, %entry ], [ %b_next, %example_end ]",
-            "  br label %candidates",
-            "candidates:",
-            "  %c = phi i64 [ %first, %examples ], [ %c_next, %candidates ]",
-            "  store i64 0, ptr %scratch",
-            *calls,
-            "  %work_at = getelementptr i64, ptr %work, i64 %c",
-            "  %before = load i64, ptr %work_at",
-            "  %own = load i64, ptr %scratch",
-            "  %done = add i64 %before, %own",
-            "  store i64 %done, ptr %work_at",
-            "  %c_next = add i64 %c, 1",
-            "  %c_done = icmp sge i64 %c_next, %last",
-            "  br i1 %c_done, label %example_end, label %candidates",
-            "example_end:",
-            "  %b_next = add i64 %b, 1",
-            "  %b_done = icmp sge i64 %b_next, %rows",
-            "  br i1 %b_done, label %end, label %examples",
-            "end:",
-            "  ret void",
-            "}",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-            *sorted(declarations),
-            attributes,
-            "",
-        ]
-    )
-    return Code(text, total, rooms)
+    memset = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+    text = "\n".join([*functions, *loops, memset, *sorted(declarations), attributes, ""])
+    return Code(text, total, rooms, shared)
+
+
+def _place_sums(program: Program) -> tuple[dict[Sums, int], int]:
+    """Offsets in what a candidate's examples share, and its size."""
+    shared: dict[Sums, int] = {}
+    place = 0
+    for sums in program.sums:
+        shared[sums] = place
+        place += _align(sums.num_bytes)
+    return shared, place
 
 
 def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, int]:

@@ -7,7 +7,15 @@ from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.code import Code
-from hardstep.evaluation.events.program import Fixed, PerTile, Program, Room, Stride, Word
+from hardstep.evaluation.events.program import (
+    Fixed,
+    PerTile,
+    Program,
+    Room,
+    Shared,
+    Stride,
+    Word,
+)
 from hardstep.evaluation.events.responses import add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
@@ -96,6 +104,8 @@ class EventKernel:
             return word
         if isinstance(word, Room):
             return self.code.rooms[word.part, word.owner]
+        if isinstance(word, Shared):
+            return self.code.shared[word.owner]
         if isinstance(word, Stride):
             table = self.tables.get(word.table)
             return table.stride(0) * table.element_size() if len(table) > 1 else 0

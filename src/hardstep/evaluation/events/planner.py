@@ -184,6 +184,7 @@ class Planner:
         slots: list[Slot],
         work: int = 0,
         detail: object = None,
+        waits: bool = False,
     ) -> None:
         """One of the stages that are the same for every network."""
         lanes = self.program.lanes
@@ -194,7 +195,7 @@ class Planner:
             return w.function(function) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))
 
         key = (name, slots[0].kind, detail)
-        self.program.stages.append(Stage(text, key, words, level, slots, work))
+        self.program.stages.append(Stage(text, key, words, level, slots, work, waits))
 
     def put(self, node: Node, slot: Slot) -> None:
         """Say which slot holds a node's result."""

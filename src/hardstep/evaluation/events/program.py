@@ -11,6 +11,7 @@ from hardstep.evaluation.fused.expressions import Kind
 from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
+Vector = Callable[[Lookup], Tensor]  # a number per channel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,20 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """An offset in the scratch memory that a candidate's examples share."""
+
+    owner: "Sums"
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is added up over examples, and what becomes of it; starts as zero."""
+
+    num_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
 class Stride:
     """Bytes from one example to the next in a table; none if all examples share a line."""
 
@@ -65,7 +80,7 @@ class PerTile:
     name: tuple[object, ...]
 
 
-Word = Room | Table | Stride | Fixed | PerTile | int
+Word = Room | Shared | Table | Stride | Fixed | PerTile | int
 
 
 def slot_words(slot: Slot) -> list[Word]:
@@ -84,11 +99,20 @@ class Stage:
     level: float
     slots: list[Slot]  # what it reads and writes
     work: int = 0  # numbers of 32 bits in its own room: a list of vectors, or their changes
+    waits: bool = False  # runs once for a candidate, when all of its examples have come so far
 
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "weights")
+        return self.key[0] in (
+            "enter",
+            "spread",
+            "rows",
+            "product",
+            "lanes",
+            "weights",
+            "statistics",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +151,7 @@ class Program:
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch

@@ -1,11 +1,12 @@
 """Normalization by batch, layer or group, and changed vectors of its parameters."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from hardstep.evaluation.events.batches import normalize_by_batch
 from hardstep.evaluation.events.groups import Group
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.planner import Planner, Value
@@ -15,6 +16,7 @@ from hardstep.evaluation.events.program import (
     Slot,
     Spread,
     Table,
+    Vector,
     Word,
     slot_words,
 )
@@ -25,25 +27,36 @@ from hardstep.evaluation.incremental.examples import Env, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node, Ref
 
-Vector = Callable[[Lookup], Tensor]  # a number per channel
-
 
 def _follow_batch_norm(planner: Planner, node: Node) -> None:
-    """A scale and a shift per channel, which do not depend on the batch."""
+    """A scale and a shift per channel; with the batch's own statistics these change as well."""
     source, weight, bias, mean, variance, training = node.args[:6]
     eps: float = node.args[7]
     changed = set(node.inputs) & (planner.values.keys() | planner.vectors)
     own = {part.index for part in (source, weight, bias) if isinstance(part, Ref)}
-    if training or not changed <= own:
-        raise Unfusable("batch norm with the statistics of the batch")
+    if not changed <= own or _reads(planner, set(node.outputs[1:])):
+        raise Unfusable("batch norm whose statistics are changed or read otherwise")
+
+    def gain(values: Lookup) -> Tensor:
+        return values(weight.index) if isinstance(weight, Ref) else _channels(values, node, 1.0)
+
+    def offset(values: Lookup) -> Tensor:
+        return values(bias.index) if isinstance(bias, Ref) else _channels(values, node, 0.0)
+
+    if training and source.index in planner.values:
+        if changed & planner.vectors:
+            raise Unfusable("batch norm whose parameters and statistics change")
+        normalize_by_batch(planner, node, source.index, gain, offset, eps)
+        return
+    center = node.outputs[1] if training else mean.index
 
     def scale(values: Lookup) -> Tensor:
-        inverse = (values(variance.index) + eps).rsqrt()
-        return inverse * values(weight.index) if isinstance(weight, Ref) else inverse
+        if training:
+            return values(node.outputs[2]) * gain(values)
+        return (values(variance.index) + eps).rsqrt() * gain(values)
 
     def shift(values: Lookup) -> Tensor:
-        moved = -values(mean.index) * scale(values)
-        return values(bias.index) + moved if isinstance(bias, Ref) else moved
+        return offset(values) - values(center) * scale(values)
 
     layout = _find_layout(planner, source.index)
     entering = bool(changed & planner.vectors)
@@ -64,6 +77,15 @@ def _follow_batch_norm(planner: Planner, node: Node) -> None:
         old = planner.read_unchanged(group, source.index, planner.base(source.index), layout)
     expr = group.graph.apply(Fn.ADD, group.graph.apply(Fn.MUL, old, factor), added)
     planner.hold(node, expr, group, layout)
+
+
+def _reads(planner: Planner, values: set[int]) -> bool:
+    return any(not values.isdisjoint(node.inputs) for node in planner.nodes)
+
+
+def _channels(values: Lookup, node: Node, number: float) -> Tensor:
+    """The same number for every channel."""
+    return torch.full_like(values(node.outputs[1]), number)
 
 
 def _find_layout(planner: Planner, index: int) -> Layout:

@@ -1,5 +1,7 @@
 """The registry: every operator that a fast tier knows, by name."""
 
+from collections.abc import Iterable
+
 from hardstep.evaluation.ops import (
     activations,
     arithmetic,
@@ -19,7 +21,7 @@ from hardstep.evaluation.ops import (
     views,
 )
 from hardstep.evaluation.ops.operator import Registry
-from hardstep.evaluation.trace.record import Record
+from hardstep.evaluation.trace.record import Node, Record
 
 REGISTRY = Registry(
     operator
@@ -45,10 +47,10 @@ REGISTRY = Registry(
 )
 
 
-def count_work(written: Record) -> int:
-    """Operations of a plain forward pass: multiply-adds, or numbers made."""
+def count_work(written: Record, nodes: Iterable[Node]) -> int:
+    """Operations that some nodes of a record took: multiply-adds, or numbers made."""
     total, base = 0, written.values.__getitem__
-    for node in written.nodes:
+    for node in nodes:
         known = REGISTRY[node.name].multiply_adds
         each = known(node, base) if known else 1
         total += each * sum(base(index).numel() for index in node.outputs if index >= 0)
