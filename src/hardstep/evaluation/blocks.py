@@ -203,7 +203,8 @@ class Events(Tier):
 
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
-        nodes = step.slice(span).nodes
+        part = step.slice(span)
+        nodes = part.nodes
         if not any(REGISTRY[node.name].of_pictures for node in nodes):
             return ""
         try:
@@ -214,7 +215,7 @@ class Events(Tier):
             reason = _explain(fault)
             step.memory.refusals[step.key(span), EVENTS] = reason
             return reason
-        walk = Walk(step.slice(span), REGISTRY)
+        walk = Walk(part, REGISTRY)
         first, rest = self._split(step, span)
         run = partial(self._losses, step, kernel, walk)
         try:

@@ -100,10 +100,10 @@ class EventKernel:
         return env, pairs
 
     def _word(self, word: Word) -> int | PerTile:
+        if isinstance(word, Room):  # most are
+            return self.code.rooms[word.part, word.owner]
         if isinstance(word, int | PerTile):
             return word
-        if isinstance(word, Room):
-            return self.code.rooms[word.part, word.owner]
         if isinstance(word, Shared):
             return self.code.shared[word.owner]
         if isinstance(word, Stride):

@@ -66,6 +66,12 @@ def list_by(key: Tensor, num: int) -> Tensor:
     return starts.int()
 
 
+def find_length(starts: Tensor) -> int:
+    """The length that all lists have, or 0."""
+    lengths = starts.diff().unique()
+    return int(lengths) if len(lengths) == 1 else 0
+
+
 def count(shape: Shape) -> int:
     """Numbers in a shape."""
     return prod(shape)

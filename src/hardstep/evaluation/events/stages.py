@@ -83,15 +83,25 @@ def each_target(
         yield number, at
 
 
-def write_pool(w: Writer, kind: Kind) -> None:
-    """The largest of several vectors, where one of them was touched."""
+def write_pool(w: Writer, kind: Kind, targets_each: int, members_each: int) -> None:
+    """The largest of several vectors, where one of them was touched.
+
+    Args:
+        w: Of the stage.
+        kind: Of the numbers.
+        targets_each: How many targets every vector has; 0 if it differs.
+        members_each: How many members every target has; 0 if it differs.
+    """
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, member_starts, members = (w.pointer() for _ in range(4))
     mark, work, count = w.room(), w.room(), w.zero()
-    with w.each_touched(source) as vector, w.loop(*bounds(w, starts, vector)) as number:
+    with (
+        w.each_touched(source) as vector,
+        w.loop(*_bounds_of(w, starts, vector, targets_each)) as number,
+    ):
         list_once(w, mark, work, count, w.read_index(targets, number))
     with each_listed(w, mark, work, count) as out:
-        first, last = bounds(w, member_starts, out)
+        first, last = _bounds_of(w, member_starts, out, members_each)
         w.count_work(w.let(f"sub i64 {last}, {first}"))
         best = w.variable(kind)
         w.store(kind, w.current(source, w.read_index(members, first)), best, 64)
@@ -100,6 +110,14 @@ def write_pool(w: Writer, kind: Kind) -> None:
             old = w.load(kind, best, 64)
             w.store(kind, emit_extreme(w, Fn.MAX, kind, new, old), best, 64)
         w.keep_if_new(target, out, w.load(kind, best, 64))
+
+
+def _bounds_of(w: Writer, starts: Value, key: Value, each: int) -> tuple[Value, Value]:
+    """Where the list of a key begins and ends; lists of one known length need no look-up."""
+    if not each:
+        return bounds(w, starts, key)
+    first = w.let(f"mul nsw i64 {key}, {each}")
+    return first, w.let(f"add nsw i64 {first}, {each}")
 
 
 def list_once(w: Writer, mark: Value, work: Value, count: Value, number: Value) -> None:

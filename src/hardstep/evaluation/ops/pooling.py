@@ -19,6 +19,7 @@ from hardstep.evaluation.events.maps import (
     Shape,
     Taps,
     count,
+    find_length,
     find_taps,
     flatten,
     list_by,
@@ -62,14 +63,15 @@ def _follow_maximum(planner: Planner, node: Node, dims: int, find_windows: Windo
     by_inner, by_outer = inner.argsort(stable=True), outer.argsort(stable=True)
     owner = object()
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
-    words += [Fixed(list_by(inner[by_inner], slot.size // lanes))]
-    words += [Fixed(outer[by_inner].int().contiguous())]
-    words += [Fixed(list_by(outer[by_outer], target.size // lanes))]
-    words += [Fixed(inner[by_outer].int().contiguous())]
+    starts = list_by(inner[by_inner], slot.size // lanes)
+    member_starts = list_by(outer[by_outer], target.size // lanes)
+    words += [Fixed(starts), Fixed(outer[by_inner].int().contiguous())]
+    words += [Fixed(member_starts), Fixed(inner[by_outer].int().contiguous())]
     words += [Room(part, owner) for part in ("mark", "work")]
-    write = partial(write_pool, kind=slot.kind)
+    each = (find_length(starts), find_length(member_starts))
+    write = partial(write_pool, kind=slot.kind, targets_each=each[0], members_each=each[1])
     work = target.size // lanes
-    planner.stage("pool", write, words, target.level - 0.5, [slot, target], work)
+    planner.stage("pool", write, words, target.level - 0.5, [slot, target], work, each)
     planner.put(node, target)
 
 
