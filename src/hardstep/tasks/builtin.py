@@ -23,6 +23,7 @@ from hardstep.data import (
 )
 from hardstep.optim.presets import general, warm, wide
 from hardstep.tasks.architectures import Images, image_task
+from hardstep.tasks.task import Task
 
 _DIGITS = Images(digits, "digits", "bundled digits", pixels=64, classes=10)
 _WITH_NEGATIVES = Images(
@@ -30,6 +31,7 @@ _WITH_NEGATIVES = Images(
 )
 _MNIST = Images(mnist, "mnist", "MNIST", pixels=784, classes=10)
 _FASHION = Images(fashion_mnist, "mnist", "Fashion-MNIST", pixels=784, classes=10)
+_CLOTHING = Images(fashion_mnist, "fashion", "Fashion-MNIST", pixels=784, classes=10)
 _WITH_FASHION = Images(
     mnist_and_fashion, "mnist", "MNIST and Fashion-MNIST", pixels=784, classes=20
 )
@@ -42,6 +44,15 @@ _STEPS_WITH_FASHION = 30 * 211  # epochs of 108,000 images
 _steep = partial(warm, rank=4, step_radius=0.6, probe_radius=2.0, decay=0.0)
 _slow = partial(warm, rank=4, decay=1e-4)  # twice the steps, and twenty classes to fit
 
+
+def _convolutional(images: Images) -> tuple[Task, Task]:
+    """The networks of convolutions, which the paper does not have; batches are small."""
+    return (
+        image_task("csnn", images, 64, partial(wide, rank=1), steps=1_000, batch_size=64),
+        image_task("bcnn", images, 64, partial(warm, rank=2), steps=2_000, batch_size=64),
+    )
+
+
 _ON_DIGITS = (
     _small("snn", _DIGITS, 128, partial(general, rank=4, step_radius=0.2), steps=200),
     _small("mlp", _DIGITS, 64, general, steps=120),
@@ -51,6 +62,8 @@ _ON_DIGITS = (
     _small("staircase", _DIGITS, 64, partial(general, step_radius=0.3), steps=200),
     _small("argmax", _DIGITS, 64, general, steps=120),
     _small("moe", _WITH_NEGATIVES, 64, partial(general, rank=4), steps=100),
+    _small("csnn", _DIGITS, 16, partial(general, rank=2, step_radius=0.2), steps=100),
+    _small("bcnn", _DIGITS, 16, partial(general, rank=2), steps=100),
 )
 _ON_MNIST = (
     _large("snn", _MNIST, settings=partial(wide, rank=4), steps=_STEPS),
@@ -61,9 +74,11 @@ _ON_MNIST = (
     _large("staircase", _MNIST, settings=_steep, steps=_STEPS),
     _large("argmax", _FASHION, settings=warm, steps=_STEPS),
     _large("moe", _WITH_FASHION, settings=_slow, steps=_STEPS_WITH_FASHION),
+    *(_convolutional(_MNIST)),
 )
 
 BY_DATA = {
     "digits": {task.name: task for task in _ON_DIGITS},
     "mnist": {task.name: task for task in _ON_MNIST},
+    "fashion": {task.name: task for task in _convolutional(_CLOTHING)},
 }
