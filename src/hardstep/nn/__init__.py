@@ -24,7 +24,7 @@ from hardstep.nn.quantized import (
     ternarize,
 )
 from hardstep.nn.selection import ArgmaxAttention, HardMoE, SoftmaxAttention, SoftMoE
-from hardstep.nn.sign import Sign
+from hardstep.nn.sign import Scale, Sign
 from hardstep.nn.spiking import (
     LIF,
     Neuron,
@@ -51,6 +51,7 @@ __all__ = [
     "QuantizedConv2d",
     "QuantizedLinear",
     "Relaxed",
+    "Scale",
     "Sign",
     "SmoothLIF",
     "SoftMoE",

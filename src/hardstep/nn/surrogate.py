@@ -12,7 +12,6 @@ from copy import deepcopy
 
 from torch import Tensor, nn
 
-from hardstep.errors import ConfigError
 from hardstep.nn.quantized import Identity, Relaxed, StraightThrough, Transformed
 from hardstep.nn.sign import Sign
 from hardstep.nn.spiking import LIF, SurrogateLIF
@@ -42,30 +41,16 @@ _REPLACED: dict[type[nn.Module], Callable[..., nn.Module]] = {
 
 
 def with_surrogates(model: nn.Module) -> nn.Module:
-    """A copy that returns the same numbers and has a gradient where the model's layers are hard.
+    """A copy that returns the same numbers and has a gradient where layers of ours are hard.
 
-    Replaced are `LIF`, `Sign`, `Staircase` and the transforms of weights. Parameters keep their
-    names and values.
-
-    Raises:
-        ConfigError: The model has no such layer.
+    Replaced are `LIF`, `Sign`, `Staircase` and the transforms of weights; other layers keep the
+    gradient they have. Parameters keep their names and values.
     """
-    replace = _REPLACED.get(type(model))
-    if replace is not None:
-        return replace(deepcopy(model))
-    copy = deepcopy(model)
-    found = 0
+    copy = nn.Sequential(deepcopy(model))  # so that every module has a parent
     for parent in list(copy.modules()):
         if isinstance(parent, Transformed) and not isinstance(parent.transform, Identity | Relaxed):
             parent.transform = StraightThrough(parent.transform)
-            found += 1
         for name, child in parent.named_children():
             if type(child) in _REPLACED:
                 setattr(parent, name, _REPLACED[type(child)](child))
-                found += 1
-    if not found:
-        raise ConfigError(
-            f"with_surrogates: {type(model).__name__} has no layer whose hard step has a surrogate "
-            "(LIF, Sign, Staircase, a transform of weights)"
-        )
-    return copy
+    return copy[0]

@@ -8,8 +8,8 @@
     argmax_net     in - hidden -ReLU- argmax attention - classes
     moe_net        in - hidden -ReLU- hard mixture of experts - classes
     spiking_cnn    conv 12 - pool -LIF- conv hidden - pool -LIF- classes -LIF-, counts over 10 steps
-    binary_cnn     conv 16 -sign- conv 32 - pool -sign- conv hidden - pool -sign- classes, of
-                   one-bit weights but for the last layer
+    binary_cnn     conv 16 -sign- conv 32 -sign- conv hidden -sign- classes, of one-bit weights but
+                   for the last layer
 
 Inputs are flat (batch, inputs), outputs are scores (batch, classes). Defaults are the paper's
 sizes. A model and its twin have the same parameter names, shapes and initial values.
@@ -31,6 +31,7 @@ from hardstep.nn import (
     HardMoE,
     Quantize,
     Relaxed,
+    Scale,
     Sign,
     SmoothLIF,
     SoftmaxAttention,
@@ -160,23 +161,24 @@ def binary_cnn(
     """Three convolutions of signs with signs between; smooth leaves the weights as they are.
 
     A bias for every channel is all that stands between sums of signs and the next sign: it is the
-    channel's threshold, as batch norm's would be when training is over.
+    channel's threshold, as batch norm's would be when training is over. Pictures shrink by strides:
+    maxima would turn most signs to +1.
     """
     side = _side(inputs)
     kernel, stride = (5, 2) if side >= LARGE else (3, 1)
     activation = nn.Hardtanh if smooth else Sign
+    after = -(-side // (4 * stride))
     return nn.Sequential(
         nn.Unflatten(1, (1, side, side)),
         _binary_convolution(1, 16, kernel, stride, smooth),
         activation(),
-        _binary_convolution(16, 32, 3, 1, smooth),
-        nn.MaxPool2d(2),
+        _binary_convolution(16, 32, 3, 2, smooth),
         activation(),
-        _binary_convolution(32, hidden, 3, 1, smooth),
-        nn.MaxPool2d(2),
+        _binary_convolution(32, hidden, 3, 2, smooth),
         activation(),
         nn.Flatten(),
-        nn.Linear(hidden * (side // stride // 4) ** 2, classes),
+        nn.Linear(hidden * after**2, classes),
+        Scale(0.125),
     )
 
 
