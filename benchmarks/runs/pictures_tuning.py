@@ -25,6 +25,7 @@ from hardstep.training import Validation, fit
 
 RECORDS = Path(__file__).parents[1] / "results" / "pictures-tuning.jsonl"
 SEED, POINTS = 7, 4
+POOLED = "; with pooling in place of strides, sums not scaled"  # as `bcnn` was at first
 PRESETS = {"general": presets.general, "wide": presets.wide, "warm": presets.warm}
 
 
@@ -84,7 +85,8 @@ def table(task: str) -> str:
         if made["task"] == task:
             settings = ", ".join(f"{name} {value}" for name, value in made["options"].items())
             each = " / ".join(f"{100 * value:.1f}" for value in record["valid"])
-            words = f"{made['preset']}: {settings}"
+            pooled = made["task"] == "bcnn" and "MaxPool" in record["model"]
+            words = f"{made['preset']}: {settings}{POOLED if pooled else ''}"
             numbers = [str(made["batch"]), str(made["steps"]), f"{record['cpu_seconds']:.0f}"]
             lines.append([words, *numbers, each])
     head = ["settings", "batch", "steps", "CPU seconds", "validation after each quarter, %"]

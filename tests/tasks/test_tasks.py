@@ -117,7 +117,9 @@ def test_scores_count_right_answers():
 def test_unknown_names_are_refused_with_the_nearest_or_with_all():
     with pytest.raises(ConfigError, match="no task is called 'ternay'; did you mean 'ternary'"):
         tasks.find("ternay")
-    with pytest.raises(ConfigError, match="no task is called 'x'; there is argmax, bcnn, binary, csnn, int8"):
+    with pytest.raises(
+        ConfigError, match="no task is called 'x'; there is argmax, bcnn, binary, csnn, int8"
+    ):
         tasks.find("x")
     with pytest.raises(ConfigError, match="no data set is called 'minst'; did you mean 'mnist'"):
         tasks.find("mlp", "minst")

@@ -243,7 +243,7 @@ _ARCHITECTURES = {
         spiking_cnn, "spiking CNN, convolutions of 12 and {hidden} channels, 10 time steps"
     ),
     "bcnn": _Architecture(
-        binary_cnn, "binary CNN, three convolutions of up to {hidden} channels, all of signs"
+        binary_cnn, "binary CNN, three convolutions of signs with up to {hidden} channels"
     ),
 }
 
