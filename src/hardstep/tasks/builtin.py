@@ -9,7 +9,8 @@ The paper's data are MNIST, but Fashion-MNIST for `argmax` and both for `moe`. M
 steps are the paper's, and so are ranks but for `mlp`: there the paper evaluates on every third step
 only, and rank 2 at every step costs less. The settings are ours, the spiking network's
 `presets.wide`, the others' `presets.warm` (docs/lab/tuning.md). The paper has no `binary` and
-`ternary` network; theirs are those of `int8`.
+`ternary` network; theirs are those of `int8`. Nor has it `csnn` and `bcnn`, whose settings were chosen
+on MNIST validation with seed 7, and on the digits with seed 10; Fashion-MNIST took over MNIST's.
 """
 
 from functools import partial
@@ -43,13 +44,15 @@ _STEPS_WITH_FASHION = 30 * 211  # epochs of 108,000 images
 # Steps are wide and slopes small; at rank 4 it underfits, and decay would not help.
 _steep = partial(warm, rank=4, step_radius=0.6, probe_radius=2.0, decay=0.0)
 _slow = partial(warm, rank=4, decay=1e-4)  # twice the steps, and twenty classes to fit
+_spiking = partial(general, rank=2, step_radius=0.12, probe_radius=2.0, redraw=10)
+_signs = partial(warm, rank=2, temperature=0.02, decay=0.0)
 
 
 def _convolutional(images: Images) -> tuple[Task, Task]:
-    """The networks of convolutions, which the paper does not have; batches are small."""
+    """Networks that the paper does not have; a step costs much, so batches are small."""
     return (
-        image_task("csnn", images, 64, partial(wide, rank=1), steps=1_000, batch_size=64),
-        image_task("bcnn", images, 64, partial(warm, rank=2), steps=2_000, batch_size=64),
+        image_task("csnn", images, 64, _spiking, steps=1_000, batch_size=64),
+        image_task("bcnn", images, 64, _signs, steps=5_000, batch_size=128),
     )
 
 
@@ -62,8 +65,8 @@ _ON_DIGITS = (
     _small("staircase", _DIGITS, 64, partial(general, step_radius=0.3), steps=200),
     _small("argmax", _DIGITS, 64, general, steps=120),
     _small("moe", _WITH_NEGATIVES, 64, partial(general, rank=4), steps=100),
-    _small("csnn", _DIGITS, 16, partial(general, rank=2, step_radius=0.2), steps=100),
-    _small("bcnn", _DIGITS, 16, partial(general, rank=2), steps=100),
+    _small("csnn", _DIGITS, 32, partial(general, rank=2, step_radius=0.2, redraw=10), steps=200),
+    _small("bcnn", _DIGITS, 64, partial(warm, rank=2, temperature=0.02), steps=300),
 )
 _ON_MNIST = (
     _large("snn", _MNIST, settings=partial(wide, rank=4), steps=_STEPS),
