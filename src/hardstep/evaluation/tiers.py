@@ -44,11 +44,12 @@ from hardstep.evaluation.explain import (
     TierReport,
     measure_step,
 )
-from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Refused, record
+from hardstep.evaluation.verify import find_contradiction, report
 from hardstep.subspaces import BoundSubspace
 
 
@@ -131,7 +132,9 @@ class Incremental:
         if candidates.subspace.everywhere:
             return "a candidate moves every tensor, so there is nothing to keep"
         try:
-            written = record(problem, candidates.base, candidates.seed, self.memory_budget)
+            written = record(
+                problem, candidates.base, candidates.seed, self.memory_budget, REGISTRY.costly
+            )
         except HardstepError:
             raise
         except Refused as reason:

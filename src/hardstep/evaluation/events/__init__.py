@@ -7,18 +7,20 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     layouts      where the numbers of an example stand
     program      slots (changed values that stages hand on) and stages
     planner      what is known while a slice is followed
-    plan         follows it node by node; what a node becomes is in
+    plan         follows it node by node; what a node becomes its entry in `ops` says, by
     entries        changed filters, the first values that change
-    vectors        batch norm, and changed vectors of parameters
     elementwise    operations on single numbers, and views
-    linear         convolutions, products, sums, means
-    windows        maxima over windows
-    moves          concatenation, padding, another layout
+    linear         lists of single weights
+    batches        normalization by the statistics of a batch
+    moves          numbers that go elsewhere, another layout
     maps         targets of convolutions and windows, as lists
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network
+    linear_stages  ... those of linear maps
+    batch_stages   ... those of statistics over a batch
     writer       what they are written with
-    code         a program as LLVM assembly
+    code         a program as LLVM assembly, and rooms in memory for what it changes
+    loops        its loops over candidates and examples
     tables       the record's values as kernels read them
     responses    what changed filters add to their channels
     kernel       a program with the numbers of a step
@@ -27,9 +29,9 @@ Nothing here is for users; `blocks` is what calls it.
 """
 
 from hardstep.evaluation.events.code import Code, write_code
-from hardstep.evaluation.events.kernel import EventKernel, count_work
+from hardstep.evaluation.events.kernel import EventKernel
 from hardstep.evaluation.events.plan import plan_events
 from hardstep.evaluation.events.program import Program
 from hardstep.evaluation.events.tables import Tables
 
-__all__ = ["Code", "EventKernel", "Program", "Tables", "count_work", "plan_events", "write_code"]
+__all__ = ["Code", "EventKernel", "Program", "Tables", "plan_events", "write_code"]

@@ -1,14 +1,17 @@
 """What a kernel of events consists of: slots that hold changed values, and stages between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
+from hardstep.evaluation.fused.expressions import Kind
+from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
+Vector = Callable[[Lookup], Tensor]  # a number per channel
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,7 @@ class Table:
 class Slot:
     """A changed value that stages hand on: its new numbers, by vectors that were touched."""
 
-    kind: str
+    kind: Kind
     layout: Layout
     level: float  # stages up to this level write it, stages of later ones read it
     base: Table  # its numbers where nothing is touched, a line per example or one for all
@@ -40,6 +43,20 @@ class Room:
 
     part: str
     owner: object
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """An offset in the scratch memory that a candidate's examples share."""
+
+    owner: "Sums"
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is added up over examples, and what becomes of it; starts as zero."""
+
+    num_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +80,7 @@ class PerTile:
     name: tuple[object, ...]
 
 
-Word = Room | Table | Stride | Fixed | PerTile | int
+Word = Room | Shared | Table | Stride | Fixed | PerTile | int
 
 
 def slot_words(slot: Slot) -> list[Word]:
@@ -82,11 +99,20 @@ class Stage:
     level: float
     slots: list[Slot]  # what it reads and writes
     work: int = 0  # vectors of its own list of work
+    waits: bool = False  # runs once for a candidate, when all of its examples have come so far
 
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "depthwise", "scatter")
+        return self.key[0] in (
+            "enter",
+            "spread",
+            "rows",
+            "product",
+            "lanes",
+            "weights",
+            "statistics",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +146,12 @@ class Program:
 
     examples: int
     lanes: int
+    operators: Mapping[str, KnowsColumns]  # that nodes on parameters alone are
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch

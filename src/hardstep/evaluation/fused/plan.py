@@ -5,35 +5,77 @@ layer; vectors (biases, gains) are replaced as a whole. Whatever happens to para
 they meet an example (quantizers, transposes) stays with torch.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple, Protocol
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Access, Move, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
-from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
-from hardstep.evaluation.fused.translate_axes import ON_AXES
-from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
-from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
-from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Table, Units
+from hardstep.evaluation.fused.translate import Changed, KnowsLanes, Lookup, Program, Translator
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
 from hardstep.evaluation.trace.record import Node, Record
 
-_RESHAPES = ("t", "transpose", "permute")
-_LOWERINGS = ON_AXES | INDEXING | STACKING
-_ON_STACKS = ON_STACKS | INDEXING_STACKS
+
+class Factors(NamedTuple):
+    """A product left · right + bias, by the numbers of its values."""
+
+    left: int
+    right: int
+    bias: int | None
+
+
+class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
+    """What has to be known about an operator to make a kernel of it."""
+
+    @property
+    def factors(self) -> Callable[[Node], Factors] | None:
+        """What a matrix product multiplies."""
+
+    @property
+    def order(self) -> Callable[[Node, int], list[int]] | None:
+        """The old dimensions of each new one, of so many."""
+
+
+Operators = Mapping[str, KnowsKernels]
 
 
 @dataclass(frozen=True)
 class Entry:
     """A product x·W through which a change of W (and of its bias) reaches the examples."""
 
-    kind: str  # column: new columns by torch; linear: in the kernel; spread: dense directions
     output: int
     left: int
     right: int
     bias: int | None
-    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ColumnEntry(Entry):
+    """New columns, made by torch."""
+
+    column: int  # the table, as below
+
+
+@dataclass(frozen=True)
+class LinearEntry(Entry):
+    """New columns, made by the kernel from moves along directions."""
+
+    shift: int
+    responses: int | None  # nothing if directions are single inputs: then these are read
+    places: int
+    lengths: int
+
+
+@dataclass(frozen=True)
+class LayerEntry(Entry):
+    """Whole layers, made by the kernel from moves along dense directions."""
+
+    responses: int
+    particles: int
+    lengths: int
 
 
 @dataclass
@@ -41,16 +83,21 @@ class KernelPlan:
     """One block's kernel, without the numbers of a step."""
 
     program: Program
+    operators: Operators
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ColumnEntry | LinearEntry | LayerEntry] = field(default_factory=list)
     text: str = ""
     lanes: int = 0
     scratch: int = 0
 
 
 def plan_kernel(
-    candidates: Candidates, written: Record, nodes: list[Node], span: Span
+    candidates: Candidates,
+    written: Record,
+    nodes: list[Node],
+    span: Span,
+    operators: Operators,
 ) -> KernelPlan:
     """The plan of a block.
 
@@ -61,25 +108,17 @@ def plan_kernel(
         raise Unfusable("the loss does not depend on it")
     if any(value.device.type != "cpu" for value in written.values):
         raise Unfusable("values that are not in the processor's memory")
-    builder = _Builder(candidates, written, span)
+    builder = _Builder(candidates, written, span, operators)
     for node in nodes:
         builder.add(node)
     return builder.finish()
 
 
-def _is_transpose(node: Node, base: Lookup) -> bool:
-    """Whether it is the transpose of a matrix."""
-    if node.name not in _RESHAPES or base(node.inputs[0]).dim() != 2:
-        return False
-    if node.name == "t":
-        return True
-    dims = node.args[1] if node.name == "permute" else node.args[1:3]
-    first, second = (dim % 2 for dim in dims)
-    return (first, second) == (1, 0) if node.name == "permute" else first != second
-
-
 class _Builder:
-    def __init__(self, candidates: Candidates, written: Record, span: Span) -> None:
+    def __init__(
+        self, candidates: Candidates, written: Record, span: Span, operators: Operators
+    ) -> None:
+        self.operators = operators
         self.base: Lookup = written.values.__getitem__
         self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
         self.block = span.block
@@ -90,7 +129,8 @@ class _Builder:
         self.local = candidates.local(first)
         self.bare = set(self.sources)  # parameters as they are, or transposed
         self.written = written
-        self.weights: dict[int, Any] = {}  # parameters and what becomes of them without examples
+        # Parameters and what becomes of them without examples; nothing for a whole layer.
+        self.weights: dict[int, Column | None] = {}
         self.vector: int | None = None
         self._find_weights()
         self.done: set[int] = set()  # values after a sum over examples
@@ -121,10 +161,10 @@ class _Builder:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
-            self.plan = KernelPlan(self.t.program, self.before)
+            self.t = Translator(self.base, int(shape[0]), self.weights, self.operators)
+            self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
-                self.t.program.table("units", None)
+                self.t.program.table(Units())
             if self.vector is not None:
                 self.t.add_vector(self.vector)
         return self.t
@@ -147,32 +187,37 @@ class _Builder:
             self._start(node).follow(node)
 
     def _follow_parameters(self, node: Node) -> None:
-        right = node.args[-1].index if node.name in ("mm", "addmm") else None
-        if right is not None and right in self.weights:
-            self._enter(node)
-        elif node.name == "index":
+        known = self.operators[node.name]
+        factors = known.factors(node) if known.factors else None
+        if factors is not None and factors.right in self.weights:
+            self._enter(node, factors)
+        elif known.enters_lanes:
             self._start(node).follow(node)
         elif self.local is None:
-            if not set(node.inputs) <= self.sources or not _is_transpose(node, self.base):
+            if not set(node.inputs) <= self.sources or not self._is_transpose(node):
                 raise Unfusable(f"{node.name} of a parameter with dense directions")
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
         else:
-            change = column_rule(node, self.weights, self.base)
-            if not isinstance(change, Column):
+            changes = carry_parameters(node, self.weights, self.base, self.operators)
+            if changes is None:
                 raise Unfusable(f"{node.name} of a parameter")
-            self.weights[node.outputs[0]] = change
+            self.weights.update(zip(node.outputs, changes, strict=True))
             self.before.append(node)
-            if node.name in _RESHAPES and set(node.inputs) <= self.bare:
+            if known.order is not None and set(node.inputs) <= self.bare:
                 self.bare.update(node.outputs)
+
+    def _is_transpose(self, node: Node) -> bool:
+        """Whether it is the transpose of a matrix."""
+        order = self.operators[node.name].order
+        matrix = self.base(node.inputs[0]).dim() == 2
+        return order is not None and matrix and order(node, 2) == [1, 0]
 
     # -- entries ----------------------------------------------------------------------------
 
-    def _enter(self, node: Node) -> None:
-        refs = [arg.index for arg in node.args]
-        left, right = refs[-2:]
+    def _enter(self, node: Node, factors: Factors) -> None:
+        left, right, bias = factors
         out = node.outputs[0]
-        bias = refs[0] if node.name == "addmm" else None
         t = self._start(node)
         if left in self.weights or self.base(out).dim() != 2:
             raise Unfusable(f"{node.name}: both factors change")
@@ -189,27 +234,30 @@ class _Builder:
         self, t: Translator, out: int, left: int, right: int, bias: int | None
     ) -> None:
         assert self.plan is not None
-        if self.weights[right].axis != 1:
+        weight = self.weights[right]
+        if weight is None or weight.axis != 1:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
-        kind, number = t.kind(out), len(self.plan.entries)
+        kind, number, table = t.kind(out), len(self.plan.entries), t.program.table
         # A move along directions takes the bias with it, so it must be added right here.
         plain = right in self.bare and (len(self.names) == 1 or bias in self.bare)
         move = self.subspace.linear(self.block, self.index, self.offsets) if plain else None
-        table = t.program.table
-        slots: tuple[int, ...]
         if move is None:
-            slots = (table("column", number),)
-            source = t.g.leaf("column", kind, slots[0])
+            column = table(Entering(Part.COLUMN, number))
+            source = t.g.read(Access.CANDIDATE_LANE, kind, column)
+            self.plan.entries.append(ColumnEntry(out, left, right, bias, column))
         else:
-            responses = ("matrix", left) if move.directions is None else ("responses", number)
-            names = [("shift", number), responses, ("places", number), ("lengths", number)]
-            slots = tuple(table(*name) for name in names)
-            data = (table("matrix", out), *slots, self.dim)
-            source = t.g.leaf("linear", kind, data)
-            if move.directions is None:
-                slots = (slots[0], -1, *slots[2:])
-        entry = Entry("linear" if move else "column", out, left, right, bias, slots)
-        self.plan.entries.append(entry)
+            shift = table(Entering(Part.SHIFT, number))
+            along_inputs = move.directions is None
+            read: Table = Matrix(left) if along_inputs else Entering(Part.RESPONSES, number)
+            responses = table(read)
+            places, lengths = (
+                table(Entering(part, number)) for part in (Part.PLACES, Part.LENGTHS)
+            )
+            tables = Move(table(Matrix(out)), responses, lengths, self.dim)
+            source = t.g.linear(kind, tables, shift, places)
+            own = None if along_inputs else responses
+            entry = LinearEntry(out, left, right, bias, shift, own, places, lengths)
+            self.plan.entries.append(entry)
         t.values[out] = Changed(source, -1, column=True)
 
     def _enter_layer(
@@ -219,11 +267,14 @@ class _Builder:
         number, size = len(self.plan.entries), self.base(out).shape[1]
         if right in self.sources or bias in self.weights:
             raise Unfusable("a product with a parameter that is not transposed")
-        names = ("responses", "particles", "lengths")
-        slots = tuple(t.program.table(name, number) for name in names)
-        data = (t.program.table("matrix", out), *slots, self.dim)
-        self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
-        t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
+        responses, particles, lengths = (
+            t.program.table(Entering(part, number))
+            for part in (Part.RESPONSES, Part.PARTICLES, Part.LENGTHS)
+        )
+        move = Move(t.program.table(Matrix(out)), responses, lengths, self.dim)
+        entry = LayerEntry(out, left, right, bias, responses, particles, lengths)
+        self.plan.entries.append(entry)
+        t.values[out] = Changed(t.g.spread(t.kind(out), move, particles, size), -1)
 
     def finish(self) -> KernelPlan:
         """Write and compile the kernel."""
