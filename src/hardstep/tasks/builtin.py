@@ -1,6 +1,6 @@
 """The benchmark architectures on the bundled 8×8 digits, and at the paper's sizes on its data.
 
-On the digits all use `presets.general`, chosen on validation accuracy with seeds 10–12
+On the digits all but `bcnn` use `presets.general`, chosen on validation accuracy with seeds 10–12
 (docs/lab/tuning.md); the paper's settings belong to MNIST-sized models. `binary` and `ternary` took
 over those of `int8`: validation after the last step was 96.5, 96.5, 95.8 % and 98.6, 95.8, 96.5 %
 with these seeds, and a step radius of 0.1 no better (`binary`, seed 11: 95.8 %).
@@ -9,8 +9,9 @@ The paper's data are MNIST, but Fashion-MNIST for `argmax` and both for `moe`. M
 steps are the paper's, and so are ranks but for `mlp`: there the paper evaluates on every third step
 only, and rank 2 at every step costs less. The settings are ours, the spiking network's
 `presets.wide`, the others' `presets.warm` (docs/lab/tuning.md). The paper has no `binary` and
-`ternary` network; theirs are those of `int8`. Nor has it `csnn` and `bcnn`, whose settings were chosen
-on MNIST validation with seed 7, and on the digits with seed 10; Fashion-MNIST took over MNIST's.
+`ternary` network; theirs are those of `int8`. Nor has it `csnn` and `bcnn`, whose settings were
+chosen on validation, of MNIST with seed 7 and of the digits with seed 10; Fashion-MNIST took over
+those of MNIST.
 """
 
 from functools import partial
