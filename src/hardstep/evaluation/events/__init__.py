@@ -17,6 +17,7 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network
     linear_stages  ... those of linear maps
+    planes         ... convolutions of a channel of which many pixels changed
     batch_stages   ... those of statistics over a batch
     writer       what they are written with
     code         a program as LLVM assembly, and rooms in memory for what it changes
