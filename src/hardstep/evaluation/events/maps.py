@@ -68,8 +68,8 @@ def list_by(key: Tensor, num: int) -> Tensor:
 
 def find_length(starts: Tensor) -> int:
     """The length that all lists have, or 0."""
-    lengths = starts.diff().unique()
-    return int(lengths) if len(lengths) == 1 else 0
+    lengths = set(starts.diff().tolist())
+    return lengths.pop() if len(lengths) == 1 else 0
 
 
 def count(shape: Shape) -> int:
