@@ -118,4 +118,5 @@ def draw_problem(seed: int, dtype: torch.dtype = torch.float64) -> Problem:
             buffer.copy_(drawn + 0.5 if name.endswith("var") else drawn - 0.5)
     batch = draw.choice([1, 4, 6])
     inputs = torch.randn(batch, *model.shape, generator=generator, dtype=dtype)
+    model.train(batch > 1 and draw.random() < 0.5)  # norms take the statistics of the batch then
     return Problem(model, inputs, torch.arange(batch) % 4, F.cross_entropy)
