@@ -16,8 +16,8 @@ from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_vectors import Value, sums_in_registers
 from hardstep.evaluation.fused.expressions import Kind
 
-# Cycles, measured: an event's target costs a look at its list, and then a load and a store for
-# each of its vectors; a sum in a register costs little more than the multiplication.
+# Cycles, roughly: an event's target costs a look at its list, and then a load and a store for each
+# of its vectors; a sum in a register costs little more than the multiplication.
 CYCLES_PER_TARGET, CYCLES_PER_VECTOR, CYCLES_PER_SUM = 5.0, 2.0, 1.3
 MOST_PIXELS = 4  # whose sums are found together; enough to hide how long an addition takes
 
