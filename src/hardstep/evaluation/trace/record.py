@@ -42,6 +42,10 @@ class Refused(Exception):
     """The record cannot answer for some candidates; the message says why."""
 
 
+class TooLarge(Refused):
+    """The values of the forward pass take more memory than a record may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A recorded value, by number."""
@@ -102,8 +106,8 @@ def record(
         memory_budget: Bytes that the values kept may take.
 
     Raises:
-        Refused: The model does something that cannot be followed, or its values take more
-            memory than that.
+        TooLarge: Its values take more memory than that.
+        Refused: The model does something that cannot be followed.
     """
     recorder = _Recorder(memory_budget)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
@@ -112,7 +116,7 @@ def record(
     recorder.sources = set(sources.values())
     recorder.fixed = {_storage(own) for own in problem.model.parameters() if own.numel()}
     with isolate(problem.model):
-        with _NoExits(recorder), recorder:
+        with NoExits(), recorder:
             reseed(seed)
             loss = problem.loss(tensors, problem.buffers())
         recorder.save_written()
@@ -182,9 +186,9 @@ class _Recorder(DispatchMode):
             return
         for kept in (self.nodes, self.values, self.kept, self.owners, self.numbers, self.seen):
             kept.clear()
-        raise Refused(
+        raise TooLarge(
             f"the forward pass keeps more than {self.memory_budget / 1e6:,.6g} MB of values, the "
-            "memory budget; a larger memory_budget or a smaller batch would make it incremental"
+            "memory budget; a larger memory_budget or a smaller batch would make it faster"
         )
 
     def _know(self, tensor: Tensor, number: int) -> int:
@@ -218,7 +222,7 @@ class _Recorder(DispatchMode):
                     self._made(out, number)
             return result
         numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
-        functional = _functional(func) if written else func
+        functional = functional_form(func) if written else func
         name = str((functional or func).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
@@ -274,7 +278,7 @@ def _storage(tensor: Tensor) -> int:
         return tensor.untyped_storage().data_ptr()
 
 
-def _functional(func: Any) -> Any:
+def functional_form(func: Any) -> Any:
     """`add_` -> `add`; None where there is no such twin."""
     name = str(func.overloadpacket.__name__)
     packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
@@ -300,12 +304,8 @@ def _within(index: Tensor, num: int) -> bool:
         return num > 0 and (index.numel() == 0 or 0 <= int(index.min()) <= int(index.max()) < num)
 
 
-class _NoExits(TorchFunctionMode):
+class NoExits(TorchFunctionMode):
     """Refuses calls that hand values to code that does not record."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()
-        self.recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _EXITS:

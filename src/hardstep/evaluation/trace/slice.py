@@ -1,6 +1,6 @@
 """The part of a record that given tensors reach, up to the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from hardstep.evaluation.trace.record import Node, Record, Ref, Refused
 
 # Results depend on the shape of the argument only, never on its values.
-_SHAPE_ONLY = {
+SHAPE_ONLY = {
     "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
     "randint_like", "new_zeros", "new_ones", "new_empty", "new_full", "zero",
 }  # fmt: skip
@@ -37,15 +37,20 @@ def _follow(written: Record, sources: set[int]) -> list[Node]:
     """The nodes that depend on the sources."""
     found, reached = [], set(sources)
     for node in written.nodes:
-        if node.name in _SHAPE_ONLY or reached.isdisjoint(node.inputs):
+        if node.name in SHAPE_ONLY or reached.isdisjoint(node.inputs):
             continue
-        if -1 in node.outputs:
-            raise Refused(f"a value that depends on it reaches Python through {node.name}")
-        if _shape_follows(node, reached, written):
-            raise Refused(f"the shape of what {node.name} returns depends on it")
+        check_visible(node, reached, written.values.__getitem__)
         found.append(node)
         reached.update(node.outputs)
     return found
+
+
+def check_visible(node: Node, reached: Container[int], base: Callable[[int], Tensor]) -> None:
+    """Refuse a node that lets Python see what the `reached` values are."""
+    if -1 in node.outputs:
+        raise Refused(f"a value that depends on it reaches Python through {node.name}")
+    if _shape_follows(node, reached, base):
+        raise Refused(f"the shape of what {node.name} returns depends on it")
 
 
 @cache
@@ -53,7 +58,9 @@ def _chooses_its_shape(func: Any) -> bool:
     return torch.Tag.dynamic_output_shape in getattr(func, "tags", ())
 
 
-def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
+def _shape_follows(
+    node: Node, reached: Container[int], base: Callable[[int], Tensor]
+) -> bool:
     """Whether values that depend on the sources decide how much there is of the result."""
     if not _chooses_its_shape(node.func):
         return False
@@ -61,7 +68,7 @@ def _shape_follows(node: Node, reached: set[int], written: Record) -> bool:
         return True
     masks = [ref.index for ref in node.args[1] if isinstance(ref, Ref)]
     truths = (torch.bool, torch.uint8)
-    return any(index in reached and written.values[index].dtype in truths for index in masks)
+    return any(index in reached and base(index).dtype in truths for index in masks)
 
 
 def _drop_unused(nodes: list[Node], result: int) -> list[Node]:
