@@ -117,8 +117,8 @@ def count_operations(func: Any, args: Any, kwargs: Any, result: Any) -> int:
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=result))
-    made = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-    return max(made, default=0)
+    made = result if isinstance(result, tuple | list) else (result,)
+    return max((out.numel() for out in made if isinstance(out, Tensor)), default=0)
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:

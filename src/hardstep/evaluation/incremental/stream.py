@@ -29,7 +29,7 @@ from hardstep.evaluation.memory import DispatchMode, count_operations, find_writ
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.ops.columns import Column, Lookup, column_rule
 from hardstep.evaluation.sandbox import isolate, reseed
-from hardstep.evaluation.trace.record import NoExits, Node, Ref, Refused, functional_form
+from hardstep.evaluation.trace.record import Node, NoExits, Ref, Refused, functional_form
 from hardstep.evaluation.trace.slice import SHAPE_ONLY, check_visible
 
 STALE = "the forward pass reads a tensor after writing to a view of it"

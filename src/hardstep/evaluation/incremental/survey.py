@@ -77,17 +77,18 @@ class _Survey(DispatchMode):
         result = func(*args, **kwargs)
         read = _tensors((*args, *kwargs.values()))
         made = _tensors((result,))
-        flags = self.none.copy()
-        for tensor in read:
-            flags |= self.reached.get(tensor, self.none)
+        reached = [self.reached.get(tensor, self.none) for tensor in read]
+        flags: Flags = np.logical_or.reduce([self.none, *reached])
         given = {_key(tensor) for tensor in read}
         for tensor in made:
             self._see(tensor, flags, _key(tensor) in given)
         self.work += flags * float(count_operations(func, args, kwargs, result))
-        # A candidate's share of an operand is gathered for it.
+        # Operands that do not depend on a block are gathered for it; others may be, one by one.
         front = {tensor.shape[:1] for tensor in made}
-        gathered = sum(_size(tensor) for tensor in read if tensor.shape[:1] in front)
-        beside = np.full_like(self.now, gathered)
+        beside = np.zeros_like(self.now)
+        for tensor, own in zip(read, reached, strict=True):
+            if tensor.shape[:1] in front:
+                beside = np.maximum(beside, _size(tensor)) + _size(tensor) * ~own
         beside[-1] = 0
         self.peak = np.maximum(self.peak, (self.now + beside) * flags)
         return result

@@ -58,9 +58,7 @@ def _chooses_its_shape(func: Any) -> bool:
     return torch.Tag.dynamic_output_shape in getattr(func, "tags", ())
 
 
-def _shape_follows(
-    node: Node, reached: Container[int], base: Callable[[int], Tensor]
-) -> bool:
+def _shape_follows(node: Node, reached: Container[int], base: Callable[[int], Tensor]) -> bool:
     """Whether values that depend on the sources decide how much there is of the result."""
     if not _chooses_its_shape(node.func):
         return False
