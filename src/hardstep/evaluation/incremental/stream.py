@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from hardstep._torch import storage_key, unseen
+from hardstep._torch import Outside, storage_key, unseen
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.incremental.changes import (
     Change,
@@ -49,8 +49,6 @@ class Lane:
     def carry(self, node: Node, held: dict[int, Held], base: Lookup) -> dict[int, Held]:
         """The changes of a node's results."""
         check_visible(node, held.keys(), base)
-        if torch.Tag.nondeterministic_seeded in getattr(node.func, "tags", ()):
-            raise Refused(f"{node.name} draws random numbers for values that depend on it")
         if all(isinstance(one.change, Column) for one in held.values()):
             env = {index: one.change for index, one in held.items()}
             column = attempt(node, column_rule, node, env, base)
@@ -120,6 +118,7 @@ class Stream(DispatchMode):
         self.storages: dict[int, _Storage] = {}
         self.watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.fixed = {_storage_key(tensor) for tensor in fixed}
+        self.outside = Outside()
 
     def begin(self, sources: Mapping[str, Tensor]) -> None:
         """Let the lanes' changes enter at the searched tensors."""
@@ -146,7 +145,10 @@ class Stream(DispatchMode):
             call.keep_overwritten()
         result = func(*args, **kwargs)
         outputs = result if isinstance(result, tuple | list) else (result,)
-        found = self._carry(call.node(outputs), held, call, result) if any(held) else {}
+        found = {}
+        if any(held):
+            with self.outside.enter():
+                found = self._carry(call.node(outputs), held, call, result)
         for tensor in call.written:
             self._note_write(tensor)
         for number, out in enumerate(outputs, len(held)):
