@@ -7,7 +7,7 @@ it and begin here. If a name is gone, this is what stops working:
     unseen, unseen_by_subclasses, undispatched    looking at tensors while a model is recorded
     one_hot                                       models that call `one_hot` fall back to batches
     storage_key, version_of                       counting memory; restoring tensors of a model
-    Outside                                       changes that follow a forward pass without a record
+    Outside                                       changes that follow a forward pass as it runs
     warn_of_missing_rules                         torch's remarks on batching rules are seen again
     batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
 
@@ -51,7 +51,7 @@ class Outside:
 
     def enter(self) -> AbstractContextManager[None]:
         """A context like the one outside."""
-        return torch._C._ForceDispatchKeyGuard(*self._keys)  # type: ignore[no-any-return]
+        return torch._C._ForceDispatchKeyGuard(*self._keys)
 
 
 def storage_key(storage: torch.UntypedStorage) -> int:

@@ -260,7 +260,27 @@ def _look_up(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) 
     return (Examples(base(table.index)[places]),)
 
 
+def _convolve_channel(node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs) -> Result:
+    """Pictures of which one channel changed: the base's result and what the difference adds."""
+    source, weight = node.args[0].index, node.args[1].index
+    column, transposed, groups = env.get(source), node.args[6], node.args[8]
+    if not isinstance(column, Column) or column.axis != 1 or transposed or groups != 1:
+        return None
+    result = base(node.outputs[0])
+    # What is added to infinity is lost, and a candidate may well be finite there.
+    if set(node.inputs[1:]) & set(env) or not bool(result.isfinite().all()):
+        return None
+    difference = column.slices - slices_of(base(source), 1, column.unit)
+    new = difference[pairs.candidate, pairs.example].unsqueeze(1)
+    units, counts = torch.unique_consecutive(column.unit[pairs.candidate], return_counts=True)
+    filters = base(weight).movedim(1, 0)[units].unsqueeze(2)
+    parts = zip(torch.split(new, counts.tolist()), filters, strict=True)
+    added = [node.func(part, own, None, *node.args[3:]) for part, own in parts]
+    return (Examples(pairs.examples_of(result) + torch.cat(added)),)
+
+
 _SPECIAL = {
+    "convolution": _convolve_channel,
     "index": _look_up,
     "sum": _closing_sum,
     "mean": _closing_sum,

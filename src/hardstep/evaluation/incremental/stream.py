@@ -175,7 +175,7 @@ class Stream(DispatchMode):
                 continue
             for index, one in results.items():
                 if index == node.outputs[0]:
-                    lane.work += operations * _share(one.change, base(index))
+                    lane.work += operations * _share(one, base(index)) / _depth(node, own, base)
                 kept = narrow(base(index), one) if node.name in HARD else one
                 if kept is not None:
                     found.setdefault(index, {})[lane] = kept
@@ -294,10 +294,19 @@ def follow(problem: Problem, candidates: Candidates, lanes: list[Lane]) -> Tenso
     return loss
 
 
-def _share(change: Change, value: Tensor) -> float:
+def _share(held: Held, value: Tensor) -> float:
     """Numbers that a change has for every number of the base's value."""
+    change = held.change
     numbers = change.slices if isinstance(change, Column) else change.values
     return numbers.numel() / max(1, value.numel())
+
+
+def _depth(node: Node, held: Mapping[int, Held], base: Lookup) -> int:
+    """How many units a product would sum over of which it takes one, which changed."""
+    (index, one), *others = held.items()
+    is_unit = isinstance(one.change, Column) and one.change.axis == 1
+    products = ("mm", "addmm", "convolution")
+    return base(index).shape[1] if is_unit and not others and node.name in products else 1
 
 
 def _storage_key(tensor: Tensor) -> int:

@@ -61,6 +61,7 @@ class _Survey(DispatchMode):
         for name, tensor in sources.items():
             own = np.array([name in block for block in names] + [True])
             self.reached[tensor] = own
+        self.searched = {_key(tensor) for tensor in sources.values()}  # of these, rows may change
         self.alive: dict[int, tuple[int, Flags]] = {}  # storages made inside
         self.watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.now = np.zeros(len(names) + 1, dtype=np.int64)
@@ -87,7 +88,7 @@ class _Survey(DispatchMode):
         front = {tensor.shape[:1] for tensor in made}
         beside = np.zeros_like(self.now)
         for tensor, own in zip(read, reached, strict=True):
-            if tensor.shape[:1] in front:
+            if tensor.shape[:1] in front and _key(tensor) not in self.searched:
                 beside = np.maximum(beside, _size(tensor)) + _size(tensor) * ~own
         beside[-1] = 0
         self.peak = np.maximum(self.peak, (self.now + beside) * flags)
@@ -97,10 +98,11 @@ class _Survey(DispatchMode):
         """A result: it may be new, a view, or something that was written to."""
         if flags[:-1].any():
             self.reached[tensor] = flags
-        self.largest = np.maximum(self.largest, flags * _size(tensor))
         with unseen():
             storage = tensor.untyped_storage()
         key = storage_key(storage)
+        if key not in self.searched:
+            self.largest = np.maximum(self.largest, flags * _size(tensor))
         nbytes, before = self.alive.get(key, (0, np.zeros_like(flags)))
         if not nbytes:
             if is_given:
