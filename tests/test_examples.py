@@ -62,17 +62,30 @@ def test_a_users_task_is_short_and_learns(tmp_path, capsys):
     assert result["valid_accuracy"] > 0.5
 
 
-def test_an_unmodified_snntorch_network_learns_from_forward_passes(tmp_path, capsys):
-    address = f"{EXAMPLES / 'snntorch_model.py'}:leaky"
+@pytest.mark.parametrize(
+    ("file", "name"), [("snntorch_model", "leaky"), ("spikingjelly_model", "linear")]
+)
+def test_an_unmodified_network_of_a_library_learns_from_forward_passes(
+    file, name, tmp_path, capsys
+):
+    pytest.importorskip(file.removesuffix("_model"))
+    address = f"{EXAMPLES / file}.py:{name}"
     result = trained(address, tmp_path, capsys, steps=4, seed=10)
     assert result["valid_accuracy"] > 0.3  # guessing among 143 images: 0.1 with a deviation of 0.03
 
 
 @pytest.mark.parametrize(
-    ("name", "tiers"), [("leaky", {"fused"}), ("convolutional", {"events", "fused"})]
+    ("file", "name", "tiers"),
+    [
+        ("snntorch_model", "leaky", {"fused"}),
+        ("snntorch_model", "convolutional", {"events", "fused"}),
+        ("spikingjelly_model", "linear", {"fused"}),
+        ("spikingjelly_model", "convolutional", {"events", "fused"}),
+    ],
 )
-def test_losses_of_an_snntorch_network_are_those_of_plain_forward_passes(name, tiers):
-    task = tasks.find(f"{EXAMPLES / 'snntorch_model.py'}:{name}")
+def test_losses_of_a_librarys_network_are_those_of_plain_forward_passes(file, name, tiers):
+    pytest.importorskip(file.removesuffix("_model"))  # SpikingJelly is not installed for tests
+    task = tasks.find(f"{EXAMPLES / file}.py:{name}")
     model = nn.build(task.model, 0)
     batch = task.data(0).train.select(torch.arange(task.batch_size))
     opt = PolyStep(model, task.settings(4), seed=0)

@@ -9,7 +9,7 @@ protocol and a table of its own.
 from pathlib import Path
 
 from benchmarks.pages import costs, edges, fuzz, marked, readme, scarce
-from benchmarks.runs import ladder, tutorial
+from benchmarks.runs import ladder, spiking_libraries, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
 from hardstep.bench.summary import summarize
@@ -23,6 +23,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "comparing.md",
     ROOT / "docs" / "lab" / "fuzz.md",
     ROOT / "docs" / "lab" / "gallery.md",
+    ROOT / "docs" / "lab" / "spiking-libraries.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
     ROOT / "docs" / "how-to" / "diagnose.md",
@@ -53,6 +54,7 @@ def pages() -> dict[Path, str]:
     made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
+    made |= spiking_libraries.tables()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

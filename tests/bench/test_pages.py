@@ -7,7 +7,7 @@ import pytest
 from benchmarks.maxsat import report as maxsat
 from benchmarks.maxsat.__main__ import load as maxsat_records
 from benchmarks.pages import edges, marked, results, theory
-from benchmarks.runs import digits_tuning, mnist_tuning, spiking_memory
+from benchmarks.runs import digits_tuning, mnist_tuning, spiking_libraries, spiking_memory
 from benchmarks.step import report as step
 from benchmarks.step.records import RECORDS, load
 
@@ -28,6 +28,19 @@ def test_the_readme_says_how_many_seeds_and_baselines_its_table_has():
     page = " ".join((results.ROOT / "README.md").read_text().split())
     assert "Means of three to five seeds." in page
     assert "Best baseline: of six gradient-free methods" in page
+
+
+def test_networks_of_spiking_libraries_were_recorded_with_the_losses_of_torch():
+    tried = json.loads(spiking_libraries.RECORD.read_text())["networks"]
+    for library, least in (("snntorch", 15), ("spikingjelly", 20)):
+        found = {name: network["difference"] for name, network in tried[library].items()}
+        assert len(found) >= least
+        assert max(difference["float32"] for difference in found.values()) < 1e-5
+        double = {name: difference["float64"] for name, difference in found.items()}
+        refused = [name for name, number in double.items() if number is None]
+        assert refused == (["linear, RLeaky"] if library == "snntorch" else [])
+        assert max(number for number in double.values() if number is not None) < 1e-10
+        assert all(network["altered"] > 0 for network in tried[library].values())
 
 
 OTHERS = [  # pages of docs/lab, and what makes their tables from other benchmarks' records

@@ -19,6 +19,7 @@ from hardstep.evaluation import Problem
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_functions import FUNCTIONS
 from hardstep.evaluation.fused.emit_vectors import Vectors
+from hardstep.evaluation.fused.expressions import Fn, Kind
 from hardstep.evaluation.fused.translate_elementwise import BUILD
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
@@ -29,14 +30,14 @@ from .test_incremental import check_losses, compare
 
 # -- functions of vectors ------------------------------------------------------------------
 
-KINDS = {"f32": np.float32, "f64": np.float64}
-WIDER = {"f32": np.float64, "f64": np.longdouble}
+KINDS = {Kind.F32: np.float32, Kind.F64: np.float64}
+WIDER = {Kind.F32: np.float64, Kind.F64: np.longdouble}
 LANES = 8
 # The worst error in units in the last place; measured: 0.8, 2.1, 1.1, 2.0, 2.8.
-MOST_ULPS = {"exp": 1.5, "expm1": 3, "log": 1.5, "sigmoid": 3, "tanh": 4}
+MOST_ULPS = {Fn.EXP: 1.5, Fn.EXPM1: 3, Fn.LOG: 1.5, Fn.SIGMOID: 3, Fn.TANH: 4}
 
 
-def applied(function: str, kind: str, values: np.ndarray) -> np.ndarray:
+def applied(function: Fn, kind: Kind, values: np.ndarray) -> np.ndarray:
     """A kernel of our own, which does nothing but apply one function."""
     v = Vectors(LANES)
     source, target = (v.offset(kind, pointer, "%r") for pointer in ("%p0", "%p1"))
@@ -66,11 +67,11 @@ end:
     return result.numpy()[: len(values)]
 
 
-def everywhere(kind: str) -> np.ndarray:
+def everywhere(kind: Kind) -> np.ndarray:
     """Numbers of every size and sign, subnormal ones too, and many where the functions turn."""
     draw = np.random.default_rng(0)
-    bits = draw.integers(0, 2 ** (32 if kind == "f32" else 64), 40_000, dtype=np.uint64)
-    scattered = bits.astype(np.uint32 if kind == "f32" else np.uint64).view(KINDS[kind])
+    bits = draw.integers(0, 2 ** (32 if kind is Kind.F32 else 64), 40_000, dtype=np.uint64)
+    scattered = bits.astype(np.uint32 if kind is Kind.F32 else np.uint64).view(KINDS[kind])
     edges = (88.4, 88.72, 87.3, 103.9, 709.4, 709.78, 708.4, 745.1, 0.3466, 20.0, 1.0, 0.5)
     near = [edge * (1 + 1e-3 * draw.standard_normal(300)) for edge in edges]
     wide = [draw.uniform(-scale, scale, 5_000) for scale in (1e-3, 1, 30, 110, 750)]
@@ -80,23 +81,23 @@ def everywhere(kind: str) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def truth(function: str, kind: str, values: np.ndarray) -> np.ndarray:
+def truth(function: Fn, kind: Kind, values: np.ndarray) -> np.ndarray:
     """The function in a type with more digits."""
     x = values.astype(WIDER[kind])
     with np.errstate(all="ignore"):
-        if function == "sigmoid":
+        if function is Fn.SIGMOID:
             return np.where(x > 0, 1 / (1 + np.exp(-x)), np.exp(x) / (1 + np.exp(x)))
-        return getattr(np, function)(x)
+        return getattr(np, function.value)(x)
 
 
 @pytest.mark.skipif(
     np.finfo(np.longdouble).eps == np.finfo(np.float64).eps, reason="nothing longer than a double"
 )
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.value)
 def test_functions_are_right_to_a_few_units_in_the_last_place(function, kind):
     values = everywhere(kind)
-    if function == "log":
+    if function is Fn.LOG:
         values = np.abs(values[values != 0])
     dtype, found = KINDS[kind], applied(function, kind, values)
     expected = truth(function, kind, values)
@@ -105,7 +106,7 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(function, kind):
     with np.errstate(invalid="ignore"):
         unit = np.spacing(np.abs(np.where(np.isfinite(rounded), rounded, 1)))
         error = np.abs(found.astype(WIDER[kind]) - expected) / unit
-    if function == "sigmoid":
+    if function is Fn.SIGMOID:
         # Below the least normal number exp(-x) has overflowed, as it has in torch.
         tiny = np.finfo(dtype).tiny
         small = expected < tiny
@@ -118,15 +119,15 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(function, kind):
     assert float(error[~large].max()) <= MOST_ULPS[function]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.value)
 def test_functions_treat_special_values_as_torch_does(function, kind):
     tiny = float(np.finfo(KINDS[kind]).smallest_subnormal)
     largest = float(np.finfo(KINDS[kind]).max)
     special = [0.0, -0.0, math.inf, -math.inf, math.nan, largest, -largest, tiny, -tiny, 1.0]
     values = np.array(special, dtype=KINDS[kind])
     found = torch.from_numpy(applied(function, kind, values))
-    expected = getattr(torch, function)(torch.from_numpy(values))
+    expected = getattr(torch, function.value)(torch.from_numpy(values))
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=tiny, equal_nan=True)
 
 

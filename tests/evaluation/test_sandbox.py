@@ -38,6 +38,10 @@ class ReadOnly(dict):
     clear = update
 
 
+def _zeros():
+    return torch.zeros(3, dtype=torch.float64)
+
+
 class Stateful(nn.Module):
     """Keeps state in every way a module can: rebound, in place, in containers, in buffers."""
 
@@ -47,9 +51,10 @@ class Stateful(nn.Module):
         self.register_buffer("seen", torch.zeros(()))
         self.register_buffer("rebound", torch.zeros(3))
         self.hidden = None
-        self.trace = torch.zeros(3, dtype=torch.float64)
+        self.trace = _zeros()
         self.log, self.recent = ["start"], deque([0], maxlen=2)
         self.table, self.kinds = {"calls": 0}, set()
+        self.memories, self.queue = {"v": _zeros()}, [_zeros()]
         self.settings = ReadOnly(width=3)
 
     def forward(self, inputs):
@@ -57,6 +62,7 @@ class Stateful(nn.Module):
         if self.hidden is not None:
             output = output + self.hidden
         output = output + self.trace + self.table["calls"] + len(self.log) + self.seen
+        output = output + 2 * self.memories["v"].add_(1.0) - self.queue[0].add_(1.0)
         self.hidden = output
         self.trace.mul_(0.5).add_(1.0)
         self.trace += output.mean(dim=0)
@@ -72,11 +78,14 @@ class Stateful(nn.Module):
 
 def assert_untouched(model):
     assert model.hidden is None
-    assert torch.equal(model.trace, torch.zeros(3, dtype=torch.float64))
+    assert torch.equal(model.trace, _zeros())
     assert model.log == ["start"]
     assert list(model.recent) == [0]
     assert model.recent.maxlen == 2
     assert model.table == {"calls": 0}
+    assert torch.equal(
+        torch.stack([model.memories["v"], *model.queue]), torch.stack([_zeros()] * 2)
+    )
     assert model.kinds == set()
     assert model.settings == {"width": 3}
     assert float(model.seen) == 0.0
@@ -108,7 +117,7 @@ def test_every_candidate_meets_the_model_as_it_was_and_so_does_the_user(kind):
     }[kind]
     losses = objective.losses(candidates)
     assert_untouched(model)
-    assert_losses(losses, candidates, problem, lambda x, w, b: x @ w.T + b + 1)
+    assert_losses(losses, candidates, problem, lambda x, w, b: x @ w.T + b + 2)
 
 
 def test_a_failing_block_is_undone_too():

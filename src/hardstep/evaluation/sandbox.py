@@ -5,6 +5,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
+from itertools import chain
 from threading import Lock, get_ident
 from typing import Any
 
@@ -36,17 +37,25 @@ def reseed(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
+def _list_values(attribute: Any) -> Iterable[Any]:
+    """What an attribute holds that can be a tensor: itself, or the values in a container."""
+    if type(attribute) not in _CONTAINERS:
+        return (attribute,)
+    return attribute.values() if isinstance(attribute, dict) else attribute
+
+
 class _Snapshot:
     """A module's attributes, with the contents of those that can be changed in place."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.attributes = dict(vars(module))
-        own = [value for name, value in self.attributes.items() if name not in _BOOKKEEPING]
-        self.containers = [(v, copy(v)) for v in own if type(v) in _CONTAINERS]
+        own = {name: v for name, v in self.attributes.items() if name not in _BOOKKEEPING}
+        self.containers = [(v, copy(v)) for v in own.values() if type(v) in _CONTAINERS]
+        own.pop("_buffers", None)  # forward passes are given copies of them
         self.tensors = [
             (v, version_of(v), v.detach().clone())
-            for v in own
+            for v in chain.from_iterable(map(_list_values, own.values()))
             if isinstance(v, Tensor) and not v.is_inference()
         ]
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hardstep.evaluation.events.program import Program, Room
-from hardstep.evaluation.fused.emit_vectors import BYTES
 
 ALIGN = 64
 
@@ -86,12 +85,12 @@ def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, 
         vectors = slot.size // program.lanes
         sizes["touched", slot] = vectors
         sizes["count", slot] = 8
-        sizes["new", slot] = slot.size * BYTES[slot.kind]
+        sizes["new", slot] = slot.size * slot.kind.num_bytes
         sizes["list", slot] = 4 * vectors
     for stage in program.stages:
         for word in stage.words:
             if isinstance(word, Room) and (word.part, word.owner) not in sizes:
-                needed = {"mark": stage.work, "work": 4 * stage.work, "count": 8}
+                needed = {"mark": stage.work, "work": 4 * stage.work}
                 sizes[word.part, word.owner] = needed[word.part]
     place = ALIGN  # the first word counts operations
     for zero in (True, False):

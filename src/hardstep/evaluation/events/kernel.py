@@ -11,7 +11,6 @@ from hardstep.evaluation.events.program import Fixed, PerTile, Program, Room, St
 from hardstep.evaluation.events.responses import add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
-from hardstep.evaluation.fused.emit_vectors import BYTES
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
 from hardstep.evaluation.trace.record import Node, Record, Refused
 
@@ -63,8 +62,8 @@ class EventKernel:
     def bytes_per_candidate(self) -> int:
         """Memory that a tile takes for each of its candidates."""
         program = self.program
-        entering = sum(entry.length * BYTES[entry.slot.kind] for entry in program.entries)
-        leaving = sum(slot.size * BYTES[slot.kind] for slot, _ in program.cuts.values())
+        entering = sum(entry.length * entry.slot.kind.num_bytes for entry in program.entries)
+        leaving = sum(slot.size * slot.kind.num_bytes for slot, _ in program.cuts.values())
         # New channels exist as torch makes them and in the order of the kernel.
         return max(1, program.examples * (2 * entering + leaving))
 

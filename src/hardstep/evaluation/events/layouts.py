@@ -45,6 +45,18 @@ class Layout:
         found[self.places.flatten()] = torch.arange(self.places.numel())
         return found
 
+    @cached_property
+    def named(self) -> Tensor:
+        """Which places hold a number."""
+        found = torch.zeros(self.size, dtype=torch.bool)
+        found[self.places.flatten()] = True
+        return found
+
+    def named_bits(self, lanes: int) -> Tensor:
+        """The same as bits, an int32 for each vector of at most 16 lanes."""
+        bits = self.named.reshape(-1, lanes).long() << torch.arange(lanes)
+        return bits.sum(1).int()
+
     def lay_out(self, value: Tensor) -> Tensor:
         """A value with examples, (examples, size), zero where nothing stands."""
         flat = value.movedim(self.axis, 0).flatten(1)

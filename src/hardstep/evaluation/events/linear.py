@@ -11,11 +11,17 @@ from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
+from hardstep.evaluation.events.linear_stages import (
+    write_lanes,
+    write_product,
+    write_rows,
+    write_scatter,
+    write_spread,
+)
 from hardstep.evaluation.events.maps import Geometry, Taps, count, find_taps, list_by
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
-from hardstep.evaluation.events.stages import write_depthwise, write_scatter, write_spread
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.trace.record import Node, Ref
 
 MOST_ENTRIES = 1 << 24  # of a list of single weights
@@ -38,7 +44,7 @@ def follow_convolution(planner: Planner, node: Node) -> None:
         raise Unfusable("convolution: the weights change")
     slot, layout = planner.slot(source.index)
     out, kernel = planner.base(node.outputs[0]), planner.base(weight.index)
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != kernel.dim():
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != kernel.dim():
         raise Unfusable("convolution of something else than pictures")
     stride, padding, dilation, transposed = node.args[3:7]
     groups, sides = node.args[8], tuple(kernel.shape[2:])
@@ -98,11 +104,33 @@ def _spread(
         by_channel = _by_channel(values(weight), groups, transposed)
         return fill(by_channel, (0, row - by_channel.shape[2])).contiguous()
 
-    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
-    words += [as_index(weight_of), Fixed(starts), as_index(first[order]), as_index(offset[order])]
+    by_vector = _find_shared(layout, pixel_of, pixels * groups, lanes)
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    if by_vector is None:
+        words += [as_index(pixel_of)]
+    else:
+        words += [Fixed(layout.named_bits(lanes)), as_index(by_vector)]
+    words += [as_index(weight_of)]
+    words += [Fixed(starts), as_index(first[order]), as_index(offset[order])]
     words += [Table(("rows", weight, groups, transposed, row), make)]
-    write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
-    planner.stage("spread", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    if by_vector is None:
+        name: str = "spread"
+        detail: tuple[int, ...] = (row // lanes,)
+        write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
+    else:
+        spaced = tuple(tap * row for tap in range(num_taps))
+        name, detail = "rows", (row // lanes, *spaced)
+        write = partial(write_rows, kind=slot.kind, vectors=row // lanes, taps=spaced)
+    planner.stage(name, write, words, target.level - 0.5, [slot, target], detail=detail)
+
+
+def _find_shared(layout: Layout, key: Tensor, nothing: int, lanes: int) -> Tensor | None:
+    """The key that all lanes of each vector have, if they have; `nothing` where none is named."""
+    by_vector, named = key.reshape(-1, lanes), layout.named.reshape(-1, lanes)
+    shared = torch.where(named, by_vector, -1).amax(1)
+    if not bool(((by_vector == shared[:, None]) | ~named).all()):
+        return None
+    return torch.where(shared < 0, nothing, shared)
 
 
 def _depthwise(
@@ -125,8 +153,8 @@ def _depthwise(
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
     words += [Fixed(list_by(source[order], pixels * vectors)), as_index(first[order])]
     words += [as_index(offset[order]), Table(("taps", weight, vectors), make)]
-    write = partial(write_depthwise, kind=slot.kind)
-    planner.stage("depthwise", write, words, target.level - 0.5, [slot, target])
+    write = partial(write_lanes, kind=slot.kind)
+    planner.stage("lanes", write, words, target.level - 0.5, [slot, target])
 
 
 def _scatter_filters(
@@ -159,9 +187,45 @@ def _scatter(
     planner: Planner, slot: Slot, target: Slot, source: Tensor, place: Tensor, weights: Table
 ) -> None:
     words: list[Word] = [*slot_words(slot), *slot_words(target)]
-    words += [Fixed(list_by(source, slot.size)), as_index(place), weights]
-    write = partial(write_scatter, kind=slot.kind)
-    planner.stage("scatter", write, words, target.level - 0.5, [slot, target])
+    lanes = planner.program.lanes
+    pairs = _pair_vectors(slot.layout, target.layout, source, place, lanes)
+    if pairs is None:
+        words += [Fixed(list_by(source, slot.size)), as_index(place), weights]
+        name, write = "scatter", partial(write_scatter, kind=slot.kind)
+    else:
+        first, second, number = pairs
+
+        def make(values: Lookup) -> Tensor:
+            given = weights.make(values)
+            spread = given.new_zeros(len(first), lanes)
+            spread[number, place % lanes] = given
+            return spread
+
+        words += [Fixed(list_by(first, slot.size // lanes)), as_index(second)]
+        words += [as_index(torch.arange(len(first))), Table(("in lanes", weights.key), make)]
+        name, write = "lanes", partial(write_lanes, kind=slot.kind)
+    planner.stage(name, write, words, target.level - 0.5, [slot, target])
+
+
+def _pair_vectors(
+    old: Layout, new: Layout, source: Tensor, place: Tensor, lanes: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Vectors that single numbers go from and to, and the pair of each, if lanes meet their like.
+
+    Numbers that no entry names are multiplied by 0; so whoever reads a lane must have an entry.
+    """
+    if not torch.equal(source % lanes, place % lanes):
+        return None
+    vectors = new.size // lanes
+    key, number = torch.unique((source // lanes) * vectors + place // lanes, return_inverse=True)
+    first, second = key // vectors, key % vectors
+    given = torch.zeros(len(key), lanes, dtype=torch.bool)
+    given[number, place % lanes] = True
+    if len(source) != int(given.sum()) or bool(
+        (new.named.reshape(-1, lanes)[second] > given).any()
+    ):
+        return None
+    return first, second, number
 
 
 # -- products and sums -------------------------------------------------------------------------
@@ -176,25 +240,22 @@ def follow_product(planner: Planner, node: Node) -> None:
     ):
         raise Unfusable(f"{node.name}: another factor changes, or there is a scale")
     slot, layout = planner.slot(left)
-    if layout.axis != 0 or layout.places.dim() != 1 or slot.kind not in FLOATS:
+    if layout.axis != 0 or layout.places.dim() != 1 or not slot.kind.is_float:
         raise Unfusable(f"{node.name} of something else than units")
     lanes, inputs = planner.program.lanes, len(layout.places)
     outputs = planner.base(node.outputs[0]).shape[1]
     row = pad(outputs, lanes)
     named = Layout(torch.arange(outputs), row)
     target = planner.new_slot(node.outputs[0], named, behind(slot))
-    pixel_of = torch.ones(layout.size, dtype=torch.long)  # the second list is empty
-    pixel_of[layout.places] = 0
     weight_of = torch.zeros(layout.size, dtype=torch.long)
     weight_of[layout.places] = torch.arange(inputs) * row
-    words: list[Word] = [*slot_words(slot), *slot_words(target), as_index(pixel_of)]
-    words += [as_index(weight_of), as_index(torch.tensor([0, 1, 1])), as_index(torch.zeros(1))]
-    words += [as_index(torch.zeros(1))]
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    words += [Fixed(layout.named_bits(lanes)), as_index(weight_of)]
     words += [
         Table(("matrix", right, row), lambda v: fill(v(right), (0, row - outputs)).contiguous())
     ]
-    write = partial(write_spread, kind=slot.kind, vectors=row // lanes)
-    planner.stage("spread", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    write = partial(write_product, kind=slot.kind, vectors=row // lanes)
+    planner.stage("product", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
     planner.put(node, target)
 
 
@@ -204,7 +265,7 @@ def follow_sum(planner: Planner, node: Node) -> None:
     value, result = planner.base(index), planner.base(node.outputs[0])
     slot, layout = planner.slot(index)
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if not dims or slot.kind not in FLOATS or value.dtype != result.dtype:
+    if not dims or not slot.kind.is_float or value.dtype != result.dtype:
         raise Unfusable(f"{node.name} over examples")
     axes = sorted({dim % value.dim() for dim in (dims if isinstance(dims, list) else [dims])})
     if layout.axis in axes:
@@ -235,7 +296,7 @@ def follow_average(planner: Planner, node: Node) -> None:
     slot, layout = planner.slot(index)
     value, out = planner.base(index), planner.base(node.outputs[0])
     pixels, results = tuple(value.shape[2:]), tuple(out.shape[2:])
-    if slot.kind not in FLOATS or layout.axis != 0 or value.dim() != out.dim() or not pixels:
+    if not slot.kind.is_float or layout.axis != 0 or value.dim() != out.dim() or not pixels:
         raise Unfusable(f"{node.name} of something else than pictures")
     if count(pixels) * count(results) > MOST_ENTRIES:
         raise Unfusable(f"{node.name} of large pictures")

@@ -27,7 +27,7 @@ from hardstep.evaluation.events.stages import (
     write_leave,
 )
 from hardstep.evaluation.events.writer import Writer
-from hardstep.evaluation.fused.expressions import KINDS, Expr, Unfusable
+from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Kind, Unfusable
 from hardstep.evaluation.ops.columns import Column
 from hardstep.evaluation.trace.record import Node, Record
 
@@ -114,7 +114,7 @@ class Planner:
 
     # -- values -------------------------------------------------------------------------------
 
-    def kind(self, index: int) -> str:
+    def kind(self, index: int) -> Kind:
         """The kind of a recorded value."""
         found = KINDS.get(self.base(index).dtype)
         if found is None:
@@ -196,7 +196,7 @@ class Planner:
         value, kind, shape = self.base(index), self.kind(index), out.shape
         if value.numel() == 1:
             number = Table(("scalar", index), lambda values: values(index).reshape(1, 1))
-            return group.read_table("scalar", kind, number)
+            return group.read_table(Access.FIRST, kind, number)
         wide = value.expand(shape)
         shared = wide.stride(layout.axis) == 0 or shape[layout.axis] == 1
 
@@ -205,7 +205,7 @@ class Planner:
             return layout.lay_out(spread.narrow(layout.axis, 0, 1) if shared else spread)
 
         key = ("lanes", index, tuple(shape), layout.key, shared)
-        return group.read_table("lanes", kind, Table(key, make))
+        return group.read_table(Access.LANE, kind, Table(key, make))
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
+from hardstep.evaluation.fused.expressions import Kind
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 
@@ -23,7 +24,7 @@ class Table:
 class Slot:
     """A changed value that stages hand on: its new numbers, by vectors that were touched."""
 
-    kind: str
+    kind: Kind
     layout: Layout
     level: float  # stages up to this level write it, stages of later ones read it
     base: Table  # its numbers where nothing is touched, a line per example or one for all
@@ -86,7 +87,7 @@ class Stage:
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "depthwise", "scatter")
+        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "scatter")
 
 
 @dataclass(frozen=True, eq=False)

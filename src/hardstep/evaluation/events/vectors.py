@@ -18,7 +18,7 @@ from hardstep.evaluation.events.program import (
     slot_words,
 )
 from hardstep.evaluation.events.stages import write_enter_vector
-from hardstep.evaluation.fused.expressions import KINDS, Expr, Unfusable
+from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Unfusable
 from hardstep.evaluation.trace.record import Node, Ref
 
 Vector = Callable[[Lookup], Tensor]  # a number per channel
@@ -58,7 +58,7 @@ def follow_batch_norm(planner: Planner, node: Node) -> None:
         old = planner.read_changed(group, planner.values[source.index])
     else:
         old = planner.read_unchanged(group, source.index, planner.base(source.index), layout)
-    expr = group.graph.apply("add", group.graph.apply("mul", old, factor), added)
+    expr = group.graph.apply(Fn.ADD, group.graph.apply(Fn.MUL, old, factor), added)
     planner.hold(node, expr, group, layout)
 
 
@@ -86,7 +86,7 @@ def _read(
 ) -> Expr:
     """Numbers per channel that no candidate changes."""
     kind = planner.kind(node.outputs[0])
-    return group.read_table("lanes", kind, _table(name, node, make, layout))
+    return group.read_table(Access.LANE, kind, _table(name, node, make, layout))
 
 
 def _enter(planner: Planner, node: Node, name: str, make: Vector, layout: Layout) -> Slot:

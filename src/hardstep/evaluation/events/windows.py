@@ -15,7 +15,7 @@ from hardstep.evaluation.events.maps import find_geometry, find_taps, list_by
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Room, Word, slot_words
 from hardstep.evaluation.events.stages import write_pool
-from hardstep.evaluation.fused.expressions import FLOATS, Unfusable
+from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.trace.record import Node
 
 
@@ -27,7 +27,7 @@ def follow_pool(planner: Planner, node: Node) -> None:
         raise Unfusable("max pooling whose indices are used")
     slot, layout = planner.slot(index)
     out = planner.base(node.outputs[0])
-    if slot.kind not in FLOATS or layout.axis != 0 or out.dim() != 4:
+    if not slot.kind.is_float or layout.axis != 0 or out.dim() != 4:
         raise Unfusable("max pooling of something else than pictures")
     lanes = planner.program.lanes
     pixels, shape = tuple(layout.places.shape[1:]), tuple(out.shape[1:])
@@ -49,7 +49,7 @@ def follow_pool(planner: Planner, node: Node) -> None:
     words += [Fixed(outer[by_inner].int().contiguous())]
     words += [Fixed(list_by(outer[by_outer], target.size // lanes))]
     words += [Fixed(inner[by_outer].int().contiguous())]
-    words += [Room(part, owner) for part in ("mark", "work", "count")]
+    words += [Room(part, owner) for part in ("mark", "work")]
     write = partial(write_pool, kind=slot.kind)
     work = target.size // lanes
     planner.stage("pool", write, words, target.level - 0.5, [slot, target], work)

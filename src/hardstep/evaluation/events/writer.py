@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hardstep.evaluation.fused.emit_vectors import BYTES, ELEMENT, Value, Vectors
-from hardstep.evaluation.fused.expressions import FLOATS
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors
+from hardstep.evaluation.fused.expressions import Kind
 
 SLOT_WORDS = 6  # new values, whether touched, list, count; base values and their stride
 
@@ -18,11 +18,11 @@ SLOT_WORDS = 6  # new values, whether touched, list, count; base values and thei
 class SlotNames:
     """A changed value, as a stage names its parts."""
 
-    kind: str
+    kind: Kind
     new: Value
     touched: Value
     list: Value
-    count: Value
+    count: Value  # of the list, in a register until the stage ends
     base: Value  # of this example
 
 
@@ -32,23 +32,37 @@ class Writer(Vectors):
     def __init__(self, lanes: int) -> None:
         super().__init__(lanes)
         self.words = 0  # arguments read so far
+        self.kept: list[tuple[Value, Value]] = []  # variables, and where they are stored in the end
+        self.work = self.zero()  # operations on vectors
+
+    def zero(self) -> Value:
+        """An integer variable that starts as 0."""
+        variable = self.variable(Kind.I64, scalar=True)
+        self.head.append(f"  store i64 0, ptr {variable}")
+        return variable
 
     # -- control ----------------------------------------------------------------------------
 
     @contextmanager
     def loop(self, first: Value, last: Value) -> Iterator[Value]:
         """For every i64 from `first` up to, not including, `last`."""
-        counter = self.variable("i64", scalar=True)
-        head, body, end = self.label("head"), self.label("body"), self.label("end")
+        counter = self.variable(Kind.I64, scalar=True)
         self.line(f"store i64 {first}, ptr {counter}")
+        with self.advance(counter, last) as number:
+            yield number
+
+    @contextmanager
+    def advance(self, counter: Value, last: Value, step: int = 1) -> Iterator[Value]:
+        """From a counter's number on, while a whole step fits before `last`."""
+        head, body, end = self.label("head"), self.label("body"), self.label("end")
         self.line(f"br label %{head}")
         self.block(head)
         number = self.let(f"load i64, ptr {counter}")
-        inside = self.let(f"icmp slt i64 {number}, {last}")
+        after = self.let(f"add i64 {number}, {step}")
+        inside = self.let(f"icmp sle i64 {after}, {last}")
         self.line(f"br i1 {inside}, label %{body}, label %{end}")
         self.block(body)
         yield number
-        after = self.let(f"add i64 {number}, 1")
         self.line(f"store i64 {after}, ptr {counter}")
         self.line(f"br label %{head}")
         self.block(end)
@@ -107,10 +121,13 @@ class Writer(Vectors):
         offset = self.let(f"mul i64 {stride}, {index}")
         return self.let(f"getelementptr i8, ptr {table}, i64 {offset}")
 
-    def slot(self, kind: str) -> SlotNames:
+    def slot(self, kind: Kind) -> SlotNames:
         """The next six arguments, a changed value."""
         new, touched, listed, count = (self.room() for _ in range(4))
-        return SlotNames(kind, new, touched, listed, count, self.line_of("%b"))
+        length = self.variable(Kind.I64, scalar=True)
+        self.line(f"store i64 {self.let(f'load i64, ptr {count}')}, ptr {length}")
+        self.kept.append((length, count))
+        return SlotNames(kind, new, touched, listed, length, self.line_of("%b"))
 
     # -- changed values -----------------------------------------------------------------------
 
@@ -123,22 +140,22 @@ class Writer(Vectors):
         """An i32 from an array, as an i64."""
         return self.let(f"sext i32 {self.read('i32', address, index)} to i64")
 
-    def vector_at(self, kind: str, address: Value, vector: Value) -> Value:
+    def vector_at(self, kind: Kind, address: Value, vector: Value) -> Value:
         """The address of a vector, by its number."""
         return self.offset(kind, address, self.let(f"mul i64 {vector}, {self.lanes}"))
 
-    def load_vector(self, kind: str, address: Value, vector: Value) -> Value:
+    def load_vector(self, kind: Kind, address: Value, vector: Value) -> Value:
         """A vector of an array, by its number."""
-        return self.load(kind, self.vector_at(kind, address, vector), BYTES[kind])
+        return self.load(kind, self.vector_at(kind, address, vector), kind.num_bytes)
 
-    def store_vector(self, kind: str, value: Value, address: Value, vector: Value) -> None:
+    def store_vector(self, kind: Kind, value: Value, address: Value, vector: Value) -> None:
         """Truth values are bytes in memory."""
         place = self.vector_at(kind, address, vector)
-        if kind == "i1":
-            value = self.let(f"zext {self.type('i1')} {value} to <{self.lanes} x i8>")
+        if kind is Kind.I1:
+            value = self.let(f"zext {self.type(Kind.I1)} {value} to <{self.lanes} x i8>")
             self.line(f"store <{self.lanes} x i8> {value}, ptr {place}, align 1")
         else:
-            self.store(kind, value, place, BYTES[kind])
+            self.store(kind, value, place, kind.num_bytes)
 
     def is_touched(self, slot: SlotNames, vector: Value) -> Value:
         """Whether a vector of a slot holds new values."""
@@ -170,9 +187,9 @@ class Writer(Vectors):
         with self.loop("0", self.let(f"load i64, ptr {slot.count}")) as number:
             yield self.read_index(slot.list, number)
 
-    def differs(self, kind: str, new: Value, old: Value) -> Value:
+    def differs(self, kind: Kind, new: Value, old: Value) -> Value:
         """Lanes in which two vectors differ."""
-        return self.compare("fcmp une" if kind in FLOATS else "icmp ne", kind, new, old)
+        return self.compare("fcmp une" if kind.is_float else "icmp ne", kind, new, old)
 
     def keep_if_new(self, slot: SlotNames, vector: Value, new: Value) -> None:
         """Store a vector, unless it is the base's."""
@@ -181,29 +198,58 @@ class Writer(Vectors):
             self.store_vector(slot.kind, new, slot.new, vector)
             self.touch(slot, vector)
 
+    def difference(self, slot: SlotNames, vector: Value, named: Value) -> tuple[Value, Value]:
+        """How a touched vector of floating-point numbers changed, and the bits of its events.
+
+        Args:
+            slot: What changed.
+            vector: Its number.
+            named: The bits of lanes that hold something, an i32 for each vector.
+        """
+        new = self.load_vector(slot.kind, slot.new, vector)
+        old = self.load_vector(slot.kind, slot.base, vector)
+        known = self.let(f"trunc i32 {self.read('i32', named, vector)} to i{self.lanes}")
+        bits = self.let(f"and i{self.lanes} {self.event_bits(slot.kind, new, old)}, {known}")
+        return self.binary("fsub", slot.kind, new, old), bits
+
+    def event_bits(self, kind: Kind, new: Value, old: Value) -> Value:
+        """A bit per lane: whether two vectors differ there."""
+        mask = self.differs(kind, new, old)
+        return self.let(f"bitcast {self.type(Kind.I1)} {mask} to i{self.lanes}")
+
+    def count_bits(self, bits: Value) -> Value:
+        """How many are set, an i64."""
+        integer = f"i{self.lanes}"
+        self.intrinsics.add(f"declare {integer} @llvm.ctpop.{integer}({integer})")
+        number = self.let(f"call {integer} @llvm.ctpop.{integer}({integer} {bits})")
+        return self.let(f"zext {integer} {number} to i64")
+
     @contextmanager
     def each_event(self, slot: SlotNames) -> Iterator[tuple[Value, Value]]:
         """For every number of a slot that differs from the base: its place and new value."""
         with self.each_touched(slot) as vector:
             new = self.load_vector(slot.kind, slot.new, vector)
             old = self.load_vector(slot.kind, slot.base, vector)
-            integer = f"i{self.lanes}"
-            mask = self.differs(slot.kind, new, old)
-            bits = self.let(f"bitcast {self.type('i1')} {mask} to {integer}")
             first = self.let(f"mul i64 {vector}, {self.lanes}")
-            with self.each_bit(bits) as lane:
+            with self.each_bit(self.event_bits(slot.kind, new, old)) as lane:
                 place = self.let(f"add i64 {first}, {lane}")
-                yield place, self.read(ELEMENT[slot.kind], slot.new, place)
+                yield place, self.read(slot.kind.element, slot.new, place)
 
     def count_work(self, vectors: Value) -> None:
         """Add to the number of operations on vectors, which stands first in scratch memory."""
-        total = self.let(f"add i64 {self.let('load i64, ptr %s')}, {vectors}")
-        self.line(f"store i64 {total}, ptr %s")
+        total = self.let(f"add i64 {self.let(f'load i64, ptr {self.work}')}, {vectors}")
+        self.line(f"store i64 {total}, ptr {self.work}")
 
     # -- the whole function -------------------------------------------------------------------
 
     def function(self, name: str) -> str:
         """The text."""
+        for variable, address in self.kept:
+            self.line(f"store i64 {self.let(f'load i64, ptr {variable}')}, ptr {address}")
+        total = self.let(
+            f"add i64 {self.let('load i64, ptr %s')}, {self.let(f'load i64, ptr {self.work}')}"
+        )
+        self.line(f"store i64 {total}, ptr %s")
         head, body = "\n".join(self.head), "\n".join(self.body)
         signature = "ptr noalias %a, ptr %s, i64 %c, i64 %b"
         start = f"define internal void @{name}({signature}) #0 {{"

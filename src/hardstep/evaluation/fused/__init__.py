@@ -3,6 +3,7 @@
 The stages in their order, and the files that hold them:
 
     expressions            what a kernel computes, as a graph over lanes (one example per lane)
+    tables                 what the tables hold that it reads
     translate              a recorded forward pass as expressions, node by node
     translate_elementwise  ... operations on single numbers
     translate_axes         ... views, products, reductions and losses

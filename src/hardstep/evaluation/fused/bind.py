@@ -1,7 +1,7 @@
 """A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -11,7 +11,26 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
 from hardstep.evaluation.fused.expressions import KINDS, Unfusable
-from hardstep.evaluation.fused.plan import Entry, KernelPlan
+from hardstep.evaluation.fused.plan import (
+    ColumnEntry,
+    Entry,
+    KernelPlan,
+    LayerEntry,
+    LinearEntry,
+)
+from hardstep.evaluation.fused.tables import (
+    FirstPerExample,
+    Flat,
+    LabelWeight,
+    Matrix,
+    OfRecord,
+    PerExample,
+    PickedScore,
+    Replaced,
+    Slab,
+    Units,
+    Weight,
+)
 from hardstep.evaluation.ops.columns import Column, column_rule
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
@@ -85,61 +104,70 @@ class Tables:
 
     def __init__(self, written: Record) -> None:
         self.written = written
-        self.made: dict[tuple[object, ...], Tensor] = {}
-        self._varying: dict[tuple[object, ...], Inputs] = {}
+        self._made: dict[tuple[OfRecord, int | None, int], Tensor] = {}
+        self._varying: dict[tuple[int, int | None, int], Inputs] = {}
+        self._finite: dict[int, bool] = {}
+        self._orders: dict[int, Tensor] = {}
 
-    def get(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
-        """A table by layout; blocks with the same order of examples share it."""
-        key = (layout, what, id(order) if order is not None else None, stride)
-        if key not in self.made:
-            self.made[key] = self._make(layout, what, order, stride)
-        return self.made[key]
+    def get(self, table: OfRecord, order: Tensor | None, stride: int) -> Tensor:
+        """A table; blocks with the same order of examples share it."""
+        key = (table, id(order) if order is not None else None, stride)
+        if key not in self._made:
+            self._made[key] = self._make(table, order, stride)
+        return self._made[key]
 
-    def inputs(self, what: int, order: Tensor | None, stride: int) -> Inputs:
+    def inputs(self, index: int, order: Tensor | None, stride: int) -> Inputs:
         """A recorded value as what meets a weight: its matrix, and which of its units vary."""
-        key = (what, id(order) if order is not None else None, stride)
+        key = (index, id(order) if order is not None else None, stride)
         if key not in self._varying:
-            table = self.get("matrix", what, order, stride)
-            self._varying[key] = find_varying(table, len(self.written.values[what]))
+            table = self.get(Matrix(index), order, stride)
+            self._varying[key] = find_varying(table, len(self.written.values[index]))
         return self._varying[key]
 
     def is_finite(self, index: int) -> bool:
         """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
-        return bool(self.get("sum", index, None, 0).isfinite())
+        if index not in self._finite:
+            self._finite[index] = bool(self.written.values[index].sum().isfinite())
+        return self._finite[index]
 
-    def _make(self, layout: str, what: Any, order: Tensor | None, stride: int) -> Tensor:
+    def sort_examples(self, index: int) -> Tensor:
+        """Their order by a recorded value."""
+        if index not in self._orders:
+            choice = self.written.values[index].flatten(1)[:, 0]
+            self._orders[index] = choice.argsort(stable=True)
+        return self._orders[index]
+
+    def _make(self, table: OfRecord, order: Tensor | None, stride: int) -> Tensor:
         values = self.written.values
-        if layout == "picked":
-            scores, target = what
-            labels = values[target]
-            safe = labels.clamp(0, values[scores].shape[1] - 1)
-            return _lay_out(values[scores].gather(1, safe[:, None])[:, 0], order, stride)
-        if layout == "weights":
-            return _lay_out(self._label_weights(*what[1:]), order, stride)
-        if layout == "slab":
-            index, axis, number = what
-            return _lay_out(values[index].select(axis, number), order, stride)
-        assert isinstance(what, int)
-        value = values[what]
-        if layout == "sum":
-            return value.sum()
-        if layout in ("flat", "weight"):
-            return value.contiguous()
-        if layout == "first_per_example":
-            wide = value.flatten(1)
-            if not bool((wide == wide[:, :1]).all()):  # so it was planned, on other numbers
-                raise Unfusable("gather with an index that varies within an example")
-            return _lay_out(wide[:, 0], order, stride)
-        if layout == "per_example":
-            return _lay_out(value.reshape(-1), order, stride)
-        return _lay_out(value.flatten(1), order, stride)  # matrix
+        match table:
+            case Flat() | Weight():
+                return values[table.index].contiguous()
+            case Matrix():
+                rows = values[table.index].flatten(1)
+            case PerExample():
+                rows = values[table.index].reshape(-1)
+            case FirstPerExample():
+                wide = values[table.index].flatten(1)
+                if not bool((wide == wide[:, :1]).all()):  # so it was planned, on other numbers
+                    raise Unfusable("gather with an index that varies within an example")
+                rows = wide[:, 0]
+            case Slab():
+                rows = values[table.index].select(table.axis, table.number)
+            case PickedScore():
+                scores, labels = values[table.scores], values[table.labels]
+                rows = scores.gather(1, labels.clamp(0, scores.shape[1] - 1)[:, None])[:, 0]
+            case LabelWeight():
+                rows = self._label_weights(table)
+            case _:
+                assert_never(table)
+        return _lay_out(rows, order, stride)
 
-    def _label_weights(self, target: int, weight: int | None, ignore: int) -> Tensor:
-        labels = self.written.values[target]
-        counted = labels != ignore
-        if weight is None:
+    def _label_weights(self, table: LabelWeight) -> Tensor:
+        labels = self.written.values[table.labels]
+        counted = labels != table.ignored
+        if table.weight is None:
             return counted.double()
-        classes = self.written.values[weight]
+        classes = self.written.values[table.weight]
         return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
 
 
@@ -164,11 +192,11 @@ class Kernel:
         self.stride = (-(-self.num_examples // plan.lanes) | 1) * plan.lanes
         self.order = self._sort_examples()
         self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
-        self._replaced = [what for layout, what in plan.program.tables if layout == "candidate"]
+        self._replaced = [one for one in plan.program.tables if isinstance(one, Replaced)]
         self.fixed = {
-            slot: tables.get(layout, what, self.order, self.stride)
-            for (layout, what), slot in plan.program.tables.items()
-            if layout not in _PER_TILE
+            slot: tables.get(table, self.order, self.stride)
+            for table, slot in plan.program.tables.items()
+            if isinstance(table, OfRecord)
         }
 
     def _check_finite(self) -> None:
@@ -182,13 +210,7 @@ class Kernel:
     def _sort_examples(self) -> Tensor | None:
         """Examples that take the same way through the network next to each other."""
         index = self.plan.program.order_by
-        if index is None:
-            return None
-        key = ("order", index)
-        if key not in self.tables.made:
-            choice = self.tables.written.values[index].flatten(1)[:, 0]
-            self.tables.made[key] = choice.argsort(stable=True)
-        return self.tables.made[key]
+        return None if index is None else self.tables.sort_examples(index)
 
     def tile_size(self, offsets: tuple[int, ...], memory_budget: int) -> int:
         """Candidates at once: whole particles, as many as the tables made for them allow.
@@ -201,13 +223,15 @@ class Kernel:
         vertices *= probes
         item, size = 64 // self.plan.lanes, MAX_TILE
         for entry in self.plan.entries:
-            units = self.tables.written.values[entry.output].shape[1]
-            each = {"column": 1.0, "spread": units * dim / vertices, "linear": dim / vertices}
-            if entry.kind != "linear" or entry.slots[1] >= 0:
-                line = each[entry.kind] * item
-                copied = self._inputs(entry).copied if entry.kind != "column" else 0
-                size = min(size, int(TABLE_BYTES / (line * self.stride)))
-                size = min(size, int(memory_budget / (line * (self.stride + copied))))
+            if isinstance(entry, LinearEntry) and entry.responses is None:
+                continue
+            lines, copied = 1.0, 0
+            if not isinstance(entry, ColumnEntry):
+                units = self.tables.written.values[entry.output].shape[1]
+                each = units if isinstance(entry, LayerEntry) else 1
+                lines, copied = each * dim / vertices, self._inputs(entry).copied
+            size = min(size, int(TABLE_BYTES / (lines * item * self.stride)))
+            size = min(size, int(memory_budget / (lines * item * (self.stride + copied))))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
@@ -229,36 +253,34 @@ class Kernel:
     # -- what belongs to a tile ---------------------------------------------------------------
 
     def _make_tables(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
-        slots = self.plan.program.tables
+        slots, entries = self.plan.program.tables, self.plan.entries
         index, offsets = candidates.coordinates(tile)
         own: dict[int, Tensor] = {}
         columns: dict[int, Column] = {}
-        entries = self.plan.entries
-        if ("units", None) in slots:
-            move = None
-            if any(entry.kind == "linear" for entry in entries):
-                move = candidates.subspace.linear(tile.block, index, offsets)
-                if move is None:
-                    raise Unfusable("a candidate changes two units")
-                own[slots["units", None]] = move.unit
-            if any(entry.kind == "column" for entry in entries) or self._replaced:
-                columns = self._change_parameters(candidates, tile)
-                own[slots["units", None]] = next(iter(columns.values())).unit
-            for entry in entries:
-                if entry.kind == "linear":
-                    assert move is not None
-                    own |= self._move_along(entry, move)
-                else:
-                    own[entry.slots[0]] = self._change_column(entry, columns)
-        else:
-            for entry in entries:
+        move = None
+        if any(isinstance(entry, LinearEntry) for entry in entries):
+            move = candidates.subspace.linear(tile.block, index, offsets)
+            if move is None:
+                raise Unfusable("a candidate changes two units")
+            own[slots[Units()]] = move.unit
+        made = any(isinstance(entry, ColumnEntry) for entry in entries) or self._replaced
+        if made and Units() in slots:
+            columns = self._change_parameters(candidates, tile)
+            own[slots[Units()]] = next(iter(columns.values())).unit
+        for entry in entries:
+            if isinstance(entry, LayerEntry):
                 own |= self._move_layer(entry, candidates, tile, index, offsets)
-        changed = candidates.changed(tile) if self._replaced and not columns else {}
-        for what in self._replaced:
-            if columns:
-                own[slots["candidate", what]] = columns[what].slices
+            elif isinstance(entry, ColumnEntry):
+                own[entry.column] = self._change_column(entry, columns)
             else:
-                (own[slots["candidate", what]],) = changed.values()
+                assert move is not None
+                own |= self._move_along(entry, move)
+        changed = candidates.changed(tile) if self._replaced and not columns else {}
+        for table in self._replaced:
+            if columns:
+                own[slots[table]] = columns[table.index].slices
+            else:
+                (own[slots[table]],) = changed.values()
         return own
 
     def _change_parameters(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
@@ -276,34 +298,34 @@ class Kernel:
 
     def _examples(self, entry: Entry) -> Tensor:
         """Those that meet the weight, (inputs, examples)."""
-        return self.tables.get("matrix", entry.left, self.order, self.stride)
+        return self.tables.get(Matrix(entry.left), self.order, self.stride)
 
     def _inputs(self, entry: Entry) -> Inputs:
         """The same, and which of the inputs vary."""
         return self.tables.inputs(entry.left, self.order, self.stride)
 
-    def _change_column(self, entry: Entry, columns: Mapping[int, Column]) -> Tensor:
+    def _change_column(self, entry: ColumnEntry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
         weight, values = columns[entry.right], self.tables.written.values
-        result = self.tables.get("matrix", entry.output, self.order, self.stride)[weight.unit]
+        result = self.tables.get(Matrix(entry.output), self.order, self.stride)[weight.unit]
         result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._examples(entry))
         moved = columns.get(entry.bias) if entry.bias is not None else None
         if entry.bias is not None and moved is not None:
             result += (moved.slices - values[entry.bias][weight.unit])[:, None]
         return result
 
-    def _move_along(self, entry: Entry, move: LinearMove) -> dict[int, Tensor]:
-        shift, responses, places, lengths = entry.slots
-        dtype = self.tables.written.values[entry.output].dtype
-        own = {shift: move.shift.to(dtype), places: move.places, lengths: move.lengths.to(dtype)}
-        if move.directions is not None:
+    def _move_along(self, entry: LinearEntry, move: LinearMove) -> dict[int, Tensor]:
+        dtype, responses = self.tables.written.values[entry.output].dtype, entry.responses
+        own = {entry.shift: move.shift.to(dtype), entry.lengths: move.lengths.to(dtype)}
+        own[entry.places] = move.places
+        if responses is not None:
+            assert move.directions is not None
             own[responses] = self._respond(responses, move.directions, self._inputs(entry))
         return own
 
     def _move_layer(
-        self, entry: Entry, candidates: Candidates, tile: Span, index: Tensor, offsets: Tensor
+        self, entry: LayerEntry, candidates: Candidates, tile: Span, index: Tensor, offsets: Tensor
     ) -> dict[int, Tensor]:
-        responses, particles, lengths = entry.slots
         start, counts = torch.unique_consecutive(index[:, 0], return_counts=True)
         first = torch.cumsum(counts, 0) - counts
         directions = candidates.subspace.directions(tile.block, index[first].reshape(-1))
@@ -312,7 +334,8 @@ class Kernel:
         flat = directions.reshape(-1, len(inputs.table))
         number = torch.repeat_interleave(torch.arange(len(start)), counts)
         live = torch.where(index >= 0, offsets, 0).to(inputs.table.dtype)
-        return {responses: self._respond(responses, flat, inputs), particles: number, lengths: live}
+        responses = self._respond(entry.responses, flat, inputs)
+        return {entry.responses: responses, entry.particles: number, entry.lengths: live}
 
     def _respond(self, slot: int, directions: Tensor, inputs: Inputs) -> Tensor:
         """What the examples make of the directions, in memory that the next tile uses again."""
@@ -322,8 +345,3 @@ class Kernel:
         responses, room = (memory[:num] for memory in self._rooms[slot])
         respond(directions.to(like.dtype), inputs, responses[:, : self.num_examples], room)
         return responses
-
-
-_PER_TILE = {
-    "units", "column", "shift", "responses", "places", "lengths", "particles", "candidate",
-}  # fmt: skip

@@ -9,13 +9,29 @@
 In the text, `%rows` is the number of examples.
 """
 
+import math
 from collections.abc import Iterable
 
 from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_extreme, emit_leaf
 from hardstep.evaluation.fused.emit_products import define_product
-from hardstep.evaluation.fused.emit_vectors import BYTES, Value, Vectors, gather
-from hardstep.evaluation.fused.expressions import REDUCTIONS, Expr
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Elementwise,
+    Expr,
+    Fn,
+    Kind,
+    Leaf,
+    Lookup,
+    Pick,
+    Product,
+    Read,
+    Reduce,
+    Reduced,
+    Reduction,
+)
 from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, reachable
+from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
 
 
@@ -24,11 +40,11 @@ class KernelWriter:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.lanes = 8 if any(e.kind == "f64" for e in program.graph if e.op == "matrix") else 16
+        self.lanes = 8 if any(_reads_doubles(expr) for expr in program.graph) else 16
         self.v = Vectors(self.lanes)
         self.schedule = Schedule(program, self.lanes)
         self.counts = {
-            product: self.v.variable("i64", scalar=True) for product in self.schedule.changes
+            product: self.v.variable(Kind.I64, scalar=True) for product in self.schedule.changes
         }
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
@@ -80,8 +96,8 @@ end:
     def _loop_over_candidates(self) -> str:
         """What is done with a vector of examples: all candidates, one after the other."""
         v = self.v
-        if ("units", None) in self.program.tables:
-            place = v.offset("i64", f"%p{self.program.tables['units', None]}", "%c")
+        if Units() in self.program.tables:
+            place = v.offset(Kind.I64, f"%p{self.program.tables[Units()]}", "%c")
             v.line(f"%unit = load i64, ptr {place}")
         self._compute_lanes(reachable(self.program.exits), 0)
         self.mask = self._find_mask()
@@ -117,35 +133,35 @@ candidate_end:
         """Lanes that are examples, differ from the base and matter for the loss."""
         v = self.v
         steps = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-        place = v.binary("add", "i64", v.splat("%r", "i64"), f"<{steps}>")
-        mask = v.compare("icmp slt", "i64", place, v.splat("%rows", "i64"))
+        place = v.binary("add", Kind.I64, v.splat("%r", Kind.I64), f"<{steps}>")
+        mask = v.compare("icmp slt", Kind.I64, place, v.splat("%rows", Kind.I64))
         if self.program.exits:
             differs = self.names[id(self.program.exits[0])]
             for other in self.program.exits[1:]:
-                differs = v.binary("or", "i1", differs, self.names[id(other)])
-            mask = v.binary("and", "i1", mask, differs)
+                differs = v.binary("or", Kind.I1, differs, self.names[id(other)])
+            mask = v.binary("and", Kind.I1, mask, differs)
         for condition in find_conditions(self.schedule.needed, self.program):
             self._compute_lanes(reachable([condition]), 0)
-            mask = v.binary("and", "i1", mask, self.names[id(condition)])
+            mask = v.binary("and", Kind.I1, mask, self.names[id(condition)])
         return mask
 
     def _compute_lanes(self, exprs: Iterable[Expr], stage: int) -> None:
         for expr in exprs:
             if id(expr) in self.names or expr.domain is not None or expr.stage != stage:
                 continue
-            if expr.is_leaf:
-                self.names[id(expr)] = emit_leaf(self.v, expr, "0")
-            elif expr.op not in REDUCTIONS:
+            if isinstance(expr, Elementwise):
                 args = [self.names[id(arg)] for arg in expr.args]
                 self.names[id(expr)] = emit_elementwise(self.v, expr, args)
+            elif isinstance(expr, Leaf):
+                self.names[id(expr)] = emit_leaf(self.v, expr, "0")
 
     # -- loops over an axis -----------------------------------------------------------------
 
     def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
-        sums = {id(e): self._start_reduction(e) for e in exprs if e.op in REDUCTIONS}
+        sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduced)}
         for expr in exprs:
-            if expr.op == "product":
+            if isinstance(expr, Product):
                 v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
         label, after = v.label("axis"), v.label("after")
         j, following = v.name(), v.name()
@@ -154,9 +170,9 @@ candidate_end:
         v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
         local: dict[int, Value] = {}
         for expr in exprs:
-            if expr.op in REDUCTIONS:
+            if isinstance(expr, Reduced):
                 self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
-            elif expr.op == "product":
+            elif isinstance(expr, Product):
                 self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
             else:
                 value = self._evaluate(expr, loop, local, j)
@@ -168,10 +184,9 @@ candidate_end:
         v.block(after)
         self.block = after
         for expr in exprs:
-            if expr.op in REDUCTIONS:
+            if id(expr) in sums:
                 variable = sums[id(expr)][-1]
-                kind = expr.kind
-                self.names[id(expr)] = v.let(f"load {v.type(kind)}, ptr {variable}")
+                self.names[id(expr)] = v.let(f"load {v.type(expr.kind)}, ptr {variable}")
 
     def _evaluate(self, expr: Expr, loop: Loop, local: dict[int, Value], j: Value) -> Value:
         """An expression at index j: computed, kept from an earlier loop, or read."""
@@ -180,13 +195,14 @@ candidate_end:
         if id(expr) in local:
             return local[id(expr)]
         v = self.v
-        if expr.is_leaf:
+        if isinstance(expr, Leaf):
             found = emit_leaf(v, expr, j)
-        elif self.schedule.loop_of[id(expr)] is not loop or expr.op == "product":
-            found = v.load(expr.kind, self._find_address(expr, j), BYTES[expr.kind])
-        elif expr.op == "lookup":
+        elif self.schedule.loop_of[id(expr)] is not loop or isinstance(expr, Product):
+            found = v.load(expr.kind, self._find_address(expr, j), expr.kind.num_bytes)
+        elif isinstance(expr, Lookup):
             found = self._look_up(expr, j)
         else:
+            assert isinstance(expr, Elementwise)  # a reduction has no domain
             args = [self._evaluate(arg, loop, local, j) for arg in expr.args]
             found = emit_elementwise(v, expr, args)
         local[id(expr)] = found
@@ -194,38 +210,38 @@ candidate_end:
 
     def _find_address(self, expr: Expr, j: Value) -> Value:
         v = self.v
-        bytes_in = v.let(f"mul i64 {j}, {self.lanes * BYTES[expr.kind]}")
+        bytes_in = v.let(f"mul i64 {j}, {self.lanes * expr.kind.num_bytes}")
         bytes_in = v.let(f"add i64 {bytes_in}, {self.schedule.places[id(expr)]}")
         return v.let(f"getelementptr i8, ptr %scratch, i64 {bytes_in}")
 
     def _store(self, expr: Expr, value: Value, j: Value) -> None:
         v = self.v
-        if expr.kind == "i1":
+        if expr.kind is Kind.I1:
             byte = f"<{self.lanes} x i8>"
-            wide = v.let(f"zext {v.type('i1')} {value} to {byte}")
+            wide = v.let(f"zext {v.type(Kind.I1)} {value} to {byte}")
             v.line(f"store {byte} {wide}, ptr {self._find_address(expr, j)}, align 1")
         else:
-            v.store(expr.kind, value, self._find_address(expr, j), BYTES[expr.kind])
+            v.store(expr.kind, value, self._find_address(expr, j), expr.kind.num_bytes)
 
-    def _look_up(self, expr: Expr, j: Value) -> Value:
+    def _look_up(self, expr: Lookup, j: Value) -> Value:
         """table[index, j] per lane."""
         v = self.v
         index = self.names[id(expr.args[0])]
-        start = v.binary("mul", "i64", index, v.constant(expr.domain or 1, "i64"))
-        place = v.binary("add", "i64", start, v.splat(j, "i64"))
-        return gather(v, expr.kind, f"%p{expr.data}", place, self.mask)
+        start = v.binary("mul", Kind.I64, index, v.constant(expr.domain or 1, Kind.I64))
+        place = v.binary("add", Kind.I64, start, v.splat(j, Kind.I64))
+        return gather(v, expr.kind, f"%p{expr.table}", place, self.mask)
 
     # -- reductions -------------------------------------------------------------------------
 
-    def _start_reduction(self, expr: Expr) -> tuple[Value, ...]:
+    def _start_reduction(self, expr: Reduced) -> tuple[Value, ...]:
         """Variables of a reduction at their first values."""
-        v, value = self.v, expr.args[0]
-        infinity = float("inf")
-        starts = [(value.kind, -infinity if expr.op in ("amax", "argmax") else infinity)]
-        if expr.op in ("total", "pick"):
-            starts = [(expr.kind, 0)]
-        elif expr.op in ("argmax", "argmin"):
-            starts.append(("i64", 0))
+        v, kind = self.v, expr.args[0].kind
+        starts: list[tuple[Kind, float]] = [(kind, 0)]
+        if isinstance(expr, Reduce) and expr.reduction is not Reduction.TOTAL:
+            largest = expr.reduction in (Reduction.MAX, Reduction.ARGMAX)
+            starts = [(kind, -math.inf if largest else math.inf)]
+            if expr.reduction in (Reduction.ARGMAX, Reduction.ARGMIN):
+                starts.append((Kind.I64, 0))
         variables = []
         for kind, start in starts:
             variable = v.variable(kind)
@@ -233,50 +249,61 @@ candidate_end:
             variables.append(variable)
         return tuple(variables)
 
-    def _reduce(self, expr: Expr, variables: tuple[Value, ...], new: Value, j: Value) -> None:
+    def _reduce(self, expr: Reduced, variables: tuple[Value, ...], new: Value, j: Value) -> None:
         v, kind = self.v, expr.args[0].kind
         old = v.let(f"load {v.type(kind)}, ptr {variables[0]}")
-        if expr.op == "total":
-            result = v.binary("fadd", kind, old, new)
-        elif expr.op == "pick":
-            here = v.compare("icmp eq", "i64", self.names[id(expr.args[1])], v.splat(j, "i64"))
-            result = v.select(here, kind, new, old)
-        elif expr.op in ("amax", "amin"):
-            result = emit_extreme(v, expr.op[1:], kind, new, old)
-        else:
-            better = v.compare(f"fcmp {'ogt' if expr.op == 'argmax' else 'olt'}", kind, new, old)
-            nan = v.compare("fcmp uno", kind, new, new)
-            first = v.binary("and", "i1", nan, v.compare("fcmp ord", kind, old, old))
-            better = v.binary("or", "i1", better, first)
-            place = v.let(f"load {v.type('i64')}, ptr {variables[1]}")
-            place = v.select(better, "i64", v.splat(j, "i64"), place)
-            v.line(f"store {v.type('i64')} {place}, ptr {variables[1]}")
-            result = v.select(better, kind, new, old)
+        match expr:
+            case Pick():
+                here = v.compare(
+                    "icmp eq", Kind.I64, self.names[id(expr.args[1])], v.splat(j, Kind.I64)
+                )
+                result = v.select(here, kind, new, old)
+            case Reduce(reduction=Reduction.TOTAL):
+                result = v.binary("fadd", kind, old, new)
+            case Reduce(reduction=Reduction.MAX):
+                result = emit_extreme(v, Fn.MAX, kind, new, old)
+            case Reduce(reduction=Reduction.MIN):
+                result = emit_extreme(v, Fn.MIN, kind, new, old)
+            case _:
+                better = self._find_better(expr, new, old)
+                place = v.let(f"load {v.type(Kind.I64)}, ptr {variables[1]}")
+                place = v.select(better, Kind.I64, v.splat(j, Kind.I64), place)
+                v.line(f"store {v.type(Kind.I64)} {place}, ptr {variables[1]}")
+                result = v.select(better, kind, new, old)
         v.line(f"store {v.type(kind)} {result}, ptr {variables[0]}")
+
+    def _find_better(self, expr: Reduce, new: Value, old: Value) -> Value:
+        """Where a value beats the best one so far; the first that is not a number beats all."""
+        v, kind = self.v, expr.args[0].kind
+        predicate = "ogt" if expr.reduction is Reduction.ARGMAX else "olt"
+        better = v.compare(f"fcmp {predicate}", kind, new, old)
+        nan = v.compare("fcmp uno", kind, new, new)
+        first = v.binary("and", Kind.I1, nan, v.compare("fcmp ord", kind, old, old))
+        return v.binary("or", Kind.I1, better, first)
 
     # -- products ---------------------------------------------------------------------------
 
-    def _list_change(self, expr: Expr, change: Value, j: Value) -> None:
+    def _list_change(self, expr: Product, change: Value, j: Value) -> None:
         """Append what differs at j in some lane that continues."""
         v = self.v
         changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
         n = v.let(f"load i64, ptr {count}")
         differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
-        some = v.any(v.binary("and", "i1", differs, self.mask))
-        at = v.let(f"mul i64 {n}, {self.lanes * BYTES[expr.kind]}")
+        some = v.any(v.binary("and", Kind.I1, differs, self.mask))
+        at = v.let(f"mul i64 {n}, {self.lanes * expr.kind.num_bytes}")
         at = v.let(f"add i64 {at}, {changes.vectors}")
         v.store(expr.kind, change, v.let(f"getelementptr i8, ptr %scratch, i64 {at}"), 4)
         place = v.let(f"getelementptr i8, ptr %scratch, i64 {changes.indices}")
-        v.line(f"store i64 {j}, ptr {v.offset('i64', place, n)}")
+        v.line(f"store i64 {j}, ptr {v.offset(Kind.I64, place, n)}")
         more = v.let(f"zext i1 {some} to i64")
         v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
 
-    def _multiply(self, expr: Expr) -> None:
+    def _multiply(self, expr: Product) -> None:
         """A product, unless nothing looks at it in these examples."""
         v = self.v
         skip, guard = v.label("skip"), self.schedule.guards.get(id(expr))
         if guard is not None:
-            here = v.binary("and", "i1", self.names[id(guard)], self.mask)
+            here = v.binary("and", Kind.I1, self.names[id(guard)], self.mask)
             go = v.label("some")
             v.line(f"br i1 {v.any(here)}, label %{go}, label %{skip}")
             v.block(go)
@@ -288,9 +315,8 @@ candidate_end:
         v.block(skip)
         self.block = skip
 
-    def _call_product(self, expr: Expr) -> None:
+    def _call_product(self, expr: Product) -> None:
         v = self.v
-        weight, base = expr.data
         changes = self.schedule.changes[id(expr)]
         packed = v.packed is not None
         name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
@@ -301,21 +327,25 @@ candidate_end:
         listed, vectors, out = (
             v.let(f"getelementptr i8, ptr %scratch, i64 {place}") for place in places
         )
-        start = v.offset(expr.kind, f"%p{base}", "%r")
-        arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{weight}"
+        start = v.offset(expr.kind, f"%p{expr.base}", "%r")
+        arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{expr.weight}"
         arguments += f", ptr {start}, i64 %stride, ptr {out}"
         if v.packed:
-            arguments += f", {v.type('i32')} {v.packed.examples}"
+            arguments += f", {v.type(Kind.I32)} {v.packed.examples}"
         v.line(f"call void {name}({arguments})")
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""
         v = self.v
-        value = v.select(self.mask, "f64", self.names[id(difference)], v.constant(0.0, "f64"))
-        typ = v.type("f64")
+        value = v.select(self.mask, Kind.F64, self.names[id(difference)], v.constant(0.0, Kind.F64))
+        typ = v.type(Kind.F64)
         name = f"@llvm.vector.reduce.fadd.v{self.lanes}f64"
         v.intrinsics.add(f"declare double {name}(double, {typ})")
         total = v.let(f"call reassoc double {name}(double -0.0, {typ} {value})")
-        place = v.offset("f64", f"%p{slot}", "%c")
+        place = v.offset(Kind.F64, f"%p{slot}", "%c")
         before = v.let(f"load double, ptr {place}")
         v.line(f"store double {v.let(f'fadd double {before}, {total}')}, ptr {place}")
+
+
+def _reads_doubles(expr: Expr) -> bool:
+    return isinstance(expr, Read) and expr.access is Access.AXIS_LANE and expr.kind is Kind.F64

@@ -6,244 +6,216 @@ candidate, `%unit` the unit it changes, `%stride` the number of examples with pa
 packed vector take their examples from the same places in an order of their own.
 """
 
-from collections.abc import Callable
+from typing import Literal, assert_never
 
 from hardstep.evaluation.fused.emit_functions import FUNCTIONS
-from hardstep.evaluation.fused.emit_vectors import BYTES, ELEMENT, Value, Vectors, gather, rearrange
-from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather, rearrange
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Cast,
+    Constant,
+    Elementwise,
+    Fn,
+    IsUnit,
+    Kind,
+    Leaf,
+    Linear,
+    Read,
+    Select,
+    Spread,
+    Unfusable,
+    Unit,
+)
 
 
-def emit_leaf(v: Vectors, expr: Expr, j: Value) -> Value:
+def emit_leaf(v: Vectors, expr: Leaf, j: Value) -> Value:
     """The instructions that read a leaf, at index j where it has a domain."""
-    return _LEAVES[expr.op](v, expr, j)
+    match expr:
+        case Constant():
+            return v.constant(expr.value, expr.kind)
+        case Read():
+            return _read(v, expr, j)
+        case Unit():
+            return v.splat("%unit", Kind.I64)
+        case IsUnit():
+            return v.splat(v.let(f"icmp eq i64 {j}, %unit"), Kind.I1)
+        case Linear():
+            return _add_to_column(v, expr)
+        case Spread():
+            return _add_to_layer(v, expr, j)
+        case _:
+            assert_never(expr)
 
 
-def _constant(v: Vectors, expr: Expr, j: Value) -> Value:
-    text = expr.data
-    if expr.kind == "i64":  # not by way of float, which has fewer digits
-        return v.constant(int(text), expr.kind)
-    return v.constant(text == "True" if expr.kind == "i1" else float(text), expr.kind)
+def _read(v: Vectors, expr: Read, j: Value) -> Value:
+    kind, table = expr.kind, expr.table
+    match expr.access:
+        case Access.UNIT_LANE:
+            return _read_line(v, kind, table, "%unit")
+        case Access.AXIS_LANE:
+            return _read_line(v, kind, table, j)
+        case Access.CANDIDATE_LANE:
+            return _read_line(v, kind, table, "%c")
+        case Access.LANE:
+            return _read_lanes(v, kind, table, "%r")
+        case Access.FIRST:
+            return _read_one(v, kind, table, "0")
+        case Access.UNIT:
+            return _read_one(v, kind, table, "%unit")
+        case Access.AXIS:
+            return _read_one(v, kind, table, j)
+        case Access.UNIT_AXIS:
+            return _read_in_line(v, expr, "%unit", j)
+        case Access.CANDIDATE_AXIS:
+            return _read_of_candidate(v, expr, j)
+        case _:
+            assert_never(expr.access)
 
 
-def _read_one(v: Vectors, kind: str, slot: int, index: Value) -> Value:
+def _read_one(v: Vectors, kind: Kind, table: int, index: Value) -> Value:
     """One number of a table, in every lane."""
-    place = v.offset(kind, f"%p{slot}", index)
-    if kind == "i1":
+    place = v.offset(kind, f"%p{table}", index)
+    if kind is Kind.I1:
         byte = v.let(f"load i8, ptr {place}")
-        return v.splat(v.let(f"icmp ne i8 {byte}, 0"), "i1")
-    return v.splat(v.let(f"load {ELEMENT[kind]}, ptr {place}, align {BYTES[kind]}"), kind)
+        return v.splat(v.let(f"icmp ne i8 {byte}, 0"), kind)
+    return v.splat(v.let(f"load {kind.element}, ptr {place}, align {kind.num_bytes}"), kind)
 
 
-def _read_line(v: Vectors, kind: str, slot: int, index: Value) -> Value:
+def _read_line(v: Vectors, kind: Kind, table: int, index: Value) -> Value:
     """The lanes' numbers in line `index` of a table (…, examples)."""
     start = v.let(f"mul i64 {index}, %stride")
-    return _read_lanes(v, kind, slot, v.let(f"add i64 {start}, %r"))
+    return _read_lanes(v, kind, table, v.let(f"add i64 {start}, %r"))
 
 
-def _read_lanes(v: Vectors, kind: str, slot: int, first: Value) -> Value:
+def _read_lanes(v: Vectors, kind: Kind, table: int, first: Value) -> Value:
     """A number per example of the vector, from the first one's place on."""
-    loaded = v.load(kind, v.offset(kind, f"%p{slot}", first), BYTES[kind])
+    loaded = v.load(kind, v.offset(kind, f"%p{table}", first), kind.num_bytes)
     return rearrange(v, kind, loaded, v.packed.examples) if v.packed else loaded
 
 
-def _scalar(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_one(v, expr.kind, expr.data, "0")
-
-
-def _lane(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_lanes(v, expr.kind, expr.data, "%r")
-
-
-def _unit_entry(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_one(v, expr.kind, expr.data, "%unit")
-
-
-def _at_unit(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_line(v, expr.kind, expr.data, "%unit")
-
-
-def _matrix(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_line(v, expr.kind, expr.data, j)
-
-
-def _entry(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_one(v, expr.kind, expr.data, j)
-
-
-def _read_in_line(v: Vectors, expr: Expr, line: Value, j: Value) -> Value:
+def _read_in_line(v: Vectors, expr: Read, line: Value, j: Value) -> Value:
     start = v.let(f"mul i64 {line}, {expr.domain}")
-    return _read_one(v, expr.kind, expr.data, v.let(f"add i64 {start}, {j}"))
+    return _read_one(v, expr.kind, expr.table, v.let(f"add i64 {start}, {j}"))
 
 
-def _weight(v: Vectors, expr: Expr, j: Value) -> Value:
-    return _read_in_line(v, expr, "%unit", j)
-
-
-def _candidate(v: Vectors, expr: Expr, j: Value) -> Value:
+def _read_of_candidate(v: Vectors, expr: Read, j: Value) -> Value:
     if v.packed is None:
         return _read_in_line(v, expr, "%c", j)
-    start = v.binary("mul", "i64", v.packed.candidates, v.constant(expr.domain or 1, "i64"))
-    index = v.binary("add", "i64", start, v.splat(j, "i64"))
-    return gather(v, expr.kind, f"%p{expr.data}", index, v.constant(True, "i1"))
+    start = v.binary("mul", Kind.I64, v.packed.candidates, v.constant(expr.domain or 1, Kind.I64))
+    index = v.binary("add", Kind.I64, start, v.splat(j, Kind.I64))
+    return gather(v, expr.kind, f"%p{expr.table}", index, v.constant(True, Kind.I1))
 
 
-def _is_unit(v: Vectors, expr: Expr, j: Value) -> Value:
-    return v.splat(v.let(f"icmp eq i64 {j}, %unit"), "i1")
-
-
-def _unit(v: Vectors, expr: Expr, j: Value) -> Value:
-    return v.splat("%unit", "i64")
-
-
-def _column(v: Vectors, expr: Expr, j: Value) -> Value:
-    """A new column, computed before: a table (candidates, examples)."""
-    return _read_line(v, expr.kind, expr.data, "%c")
-
-
-def _linear(v: Vectors, expr: Expr, j: Value) -> Value:
-    """A new column: the old one, a shift, and a few lines of a table of responses."""
-    base, shift, responses, places, lengths, dim = expr.data
-    total = _read_line(v, expr.kind, base, "%unit")
-    total = v.binary("fadd", expr.kind, total, _read_one(v, expr.kind, shift, "%c"))
-    first = v.let(f"mul i64 %c, {dim}")
-    for k in range(dim):
+def _add_to_column(v: Vectors, expr: Linear) -> Value:
+    kind, move = expr.kind, expr.move
+    total = _read_line(v, kind, move.base, "%unit")
+    total = v.binary("fadd", kind, total, _read_one(v, kind, expr.shift, "%c"))
+    first = v.let(f"mul i64 %c, {move.dim}")
+    for k in range(move.dim):
         at = v.let(f"add i64 {first}, {k}")
-        place = v.let(f"load i64, ptr {v.offset('i64', f'%p{places}', at)}")
-        length = _read_one(v, expr.kind, lengths, at)
-        total = v.fma(expr.kind, length, _read_line(v, expr.kind, responses, place), total)
+        place = v.let(f"load i64, ptr {v.offset(Kind.I64, f'%p{expr.places}', at)}")
+        length = _read_one(v, kind, move.lengths, at)
+        total = v.fma(kind, length, _read_line(v, kind, move.responses, place), total)
     return total
 
 
-def _spread(v: Vectors, expr: Expr, j: Value) -> Value:
-    """A whole new layer: the old one and responses (particles · dim, units, examples)."""
-    base, responses, particles, lengths, dim = expr.data
-    total = _read_line(v, expr.kind, base, j)
-    first = v.let(f"mul i64 %c, {dim}")
-    particle = v.let(f"load i64, ptr {v.offset('i64', f'%p{particles}', '%c')}")
-    start = v.let(f"mul i64 {particle}, {dim * (expr.domain or 1)}")
+def _add_to_layer(v: Vectors, expr: Spread, j: Value) -> Value:
+    kind, move, units = expr.kind, expr.move, expr.domain or 1
+    total = _read_line(v, kind, move.base, j)
+    first = v.let(f"mul i64 %c, {move.dim}")
+    particle = v.let(f"load i64, ptr {v.offset(Kind.I64, f'%p{expr.particles}', '%c')}")
+    start = v.let(f"mul i64 {particle}, {move.dim * units}")
     start = v.let(f"add i64 {start}, {j}")
-    for k in range(dim):
-        line = v.let(f"add i64 {start}, {k * (expr.domain or 1)}")
-        length = _read_one(v, expr.kind, lengths, v.let(f"add i64 {first}, {k}"))
-        total = v.fma(expr.kind, length, _read_line(v, expr.kind, responses, line), total)
+    for k in range(move.dim):
+        line = v.let(f"add i64 {start}, {k * units}")
+        length = _read_one(v, kind, move.lengths, v.let(f"add i64 {first}, {k}"))
+        total = v.fma(kind, length, _read_line(v, kind, move.responses, line), total)
     return total
-
-
-_LEAVES: dict[str, Callable[[Vectors, Expr, Value], Value]] = {
-    "constant": _constant,
-    "scalar": _scalar,
-    "lane": _lane,
-    "unit": _unit,
-    "unit_entry": _unit_entry,
-    "at_unit": _at_unit,
-    "matrix": _matrix,
-    "entry": _entry,
-    "weight": _weight,
-    "candidate": _candidate,
-    "is_unit": _is_unit,
-    "column": _column,
-    "linear": _linear,
-    "spread": _spread,
-}
 
 
 # -- element-wise operations -----------------------------------------------------------------
 
-_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INTEGER = {"add": "add", "sub": "sub", "mul": "mul"}
-_ORDERED = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
-_SIGNED = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
-_INTRINSIC = {"floor", "ceil", "trunc", "rint", "sqrt"}
+_FLOAT = {Fn.ADD: "fadd", Fn.SUB: "fsub", Fn.MUL: "fmul", Fn.DIV: "fdiv"}
+_INTEGER = {Fn.ADD: "add", Fn.SUB: "sub", Fn.MUL: "mul"}
+_BITS = {Fn.AND: "and", Fn.OR: "or", Fn.XOR: "xor"}
+_ORDERED = {
+    Fn.LT: "olt", Fn.LE: "ole", Fn.GT: "ogt", Fn.GE: "oge", Fn.EQ: "oeq", Fn.NE: "une",
+}  # fmt: skip
+_SIGNED = {
+    Fn.LT: "slt", Fn.LE: "sle", Fn.GT: "sgt", Fn.GE: "sge", Fn.EQ: "eq", Fn.NE: "ne",
+}  # fmt: skip
+_INTRINSIC = {
+    Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.TRUNC: "trunc", Fn.RINT: "rint", Fn.SQRT: "sqrt",
+    Fn.ABS: "fabs",
+}  # fmt: skip
 
 
-def emit_elementwise(v: Vectors, expr: Expr, args: list[Value]) -> Value:
+def emit_elementwise(v: Vectors, expr: Elementwise, args: list[Value]) -> Value:
     """The instructions of one element-wise expression."""
-    op, kind = expr.op, expr.args[0].kind
-    if op in _ORDERED:
-        predicate = f"fcmp {_ORDERED[op]}" if kind in FLOATS else f"icmp {_SIGNED[op]}"
-        if kind == "i1" and op not in ("eq", "ne"):
+    if isinstance(expr, Select):
+        return v.select(args[0], expr.kind, args[1], args[2])
+    kind = expr.args[0].kind
+    if isinstance(expr, Cast):
+        return _cast(v, kind, expr.kind, args[0])
+    function = expr.function
+    if function in _ORDERED:
+        predicate = f"fcmp {_ORDERED[function]}" if kind.is_float else f"icmp {_SIGNED[function]}"
+        if kind is Kind.I1 and function not in (Fn.EQ, Fn.NE):
             raise Unfusable("order of truth values")
         return v.compare(predicate, kind, *args)
-    if op in ("max", "min"):
-        return emit_extreme(v, op, kind, *args)
-    if op in _FLOAT:
-        table = _FLOAT if kind in FLOATS else _INTEGER
-        if op not in table or kind == "i1":
-            raise Unfusable(f"{op} of {kind}")
-        return v.binary(table[op], kind, *args)
-    if op in _INTRINSIC and kind in FLOATS:
-        return v.call(op, kind, *args)
-    if op in FUNCTIONS and kind in FLOATS:
-        return FUNCTIONS[op](v, kind, *args)
-    special = _SPECIAL.get(op)
-    if special is None or (op in ("neg", "abs") and kind not in FLOATS):
-        raise Unfusable(f"{op} of {kind}")
-    return special(v, expr, args)
+    found = (_emit_float if kind.is_float else _emit_integer)(v, function, kind, args)
+    if found is not None:
+        return found
+    if function is Fn.MAX or function is Fn.MIN:
+        return emit_extreme(v, function, kind, *args)
+    raise Unfusable(f"{function.value} of {kind}")
 
 
-def emit_extreme(v: Vectors, op: str, kind: str, a: Value, b: Value) -> Value:
+def _emit_float(v: Vectors, function: Fn, kind: Kind, args: list[Value]) -> Value | None:
+    if function in _FLOAT:
+        return v.binary(_FLOAT[function], kind, *args)
+    if function in _INTRINSIC:
+        return v.call(_INTRINSIC[function], kind, *args)
+    if function in FUNCTIONS:
+        return FUNCTIONS[function](v, kind, *args)
+    return v.let(f"fneg {v.type(kind)} {args[0]}") if function is Fn.NEG else None
+
+
+def _emit_integer(v: Vectors, function: Fn, kind: Kind, args: list[Value]) -> Value | None:
+    """Of integers, or of truth values."""
+    if kind is Kind.I1:
+        if function is Fn.NOT:
+            return v.binary("xor", kind, args[0], v.constant(True, kind))
+        return v.binary(_BITS[function], kind, *args) if function in _BITS else None
+    if function is not Fn.MOD:
+        return v.binary(_INTEGER[function], kind, *args) if function in _INTEGER else None
+    # Python's remainder: the sign of the divisor, which is positive here.
+    rest = v.binary("srem", kind, *args)
+    negative = v.compare("icmp slt", kind, rest, v.constant(0, kind))
+    return v.select(negative, kind, v.binary("add", kind, rest, args[1]), rest)
+
+
+def emit_extreme(
+    v: Vectors, function: Literal[Fn.MAX, Fn.MIN], kind: Kind, a: Value, b: Value
+) -> Value:
     """The larger or smaller of two; not-a-number wins, as in torch."""
-    if kind == "i1":
-        return v.binary("or" if op == "max" else "and", kind, a, b)
-    if kind not in FLOATS:
-        return v.select(v.compare(f"icmp s{'g' if op == 'max' else 'l'}t", kind, a, b), kind, a, b)
+    largest = function is Fn.MAX
+    if kind is Kind.I1:
+        return v.binary("or" if largest else "and", kind, a, b)
+    if not kind.is_float:
+        return v.select(v.compare(f"icmp s{'g' if largest else 'l'}t", kind, a, b), kind, a, b)
+    beats = f"fcmp {'ogt' if largest else 'olt'}"
     if b.startswith("<"):  # a constant is never not-a-number: keep `a` unless it beats it
-        beaten = v.compare(f"fcmp {'ogt' if op == 'max' else 'olt'}", kind, b, a)
-        return v.select(beaten, kind, b, a)
-    beats = v.compare(f"fcmp {'ogt' if op == 'max' else 'olt'}", kind, a, b)
-    nan = v.compare("fcmp uno", kind, a, a)
-    return v.select(v.binary("or", "i1", beats, nan), kind, a, b)
+        return v.select(v.compare(beats, kind, b, a), kind, b, a)
+    better, nan = v.compare(beats, kind, a, b), v.compare("fcmp uno", kind, a, a)
+    return v.select(v.binary("or", Kind.I1, better, nan), kind, a, b)
 
 
-def _cast(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    old, new, value = expr.args[0].kind, expr.kind, args[0]
-    if new == "i1":
-        zero = v.constant(0, old)
-        return v.compare("fcmp une" if old in FLOATS else "icmp ne", old, value, zero)
-    if old == "i1":
+def _cast(v: Vectors, old: Kind, new: Kind, value: Value) -> Value:
+    if new is Kind.I1:
+        return v.compare("fcmp une" if old.is_float else "icmp ne", old, value, v.constant(0, old))
+    if old is Kind.I1:
         return v.select(value, new, v.constant(1, new), v.constant(0, new))
-    names = {
-        ("f32", "f64"): "fpext", ("f64", "f32"): "fptrunc", ("i64", "f32"): "sitofp",
-        ("i64", "f64"): "sitofp", ("f32", "i64"): "fptosi", ("f64", "i64"): "fptosi",
-    }  # fmt: skip
-    return v.convert(names[old, new], value, old, new)
-
-
-def _select(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    return v.select(args[0], expr.kind, args[1], args[2])
-
-
-def _neg(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    return v.let(f"fneg {v.type(expr.kind)} {args[0]}")
-
-
-def _abs(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    return v.call("fabs", expr.kind, args[0])
-
-
-def _not(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    return v.binary("xor", "i1", args[0], v.constant(True, "i1"))
-
-
-def _bits(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    return v.binary(expr.op, "i1", *args)
-
-
-def _mod(v: Vectors, expr: Expr, args: list[Value]) -> Value:
-    """Python's remainder: the sign of the divisor, which is positive here."""
-    rest = v.binary("srem", "i64", *args)
-    negative = v.compare("icmp slt", "i64", rest, v.constant(0, "i64"))
-    return v.select(negative, "i64", v.binary("add", "i64", rest, args[1]), rest)
-
-
-_SPECIAL: dict[str, Callable[[Vectors, Expr, list[Value]], Value]] = {
-    "cast": _cast,
-    "select": _select,
-    "neg": _neg,
-    "abs": _abs,
-    "not": _not,
-    "and": _bits,
-    "or": _bits,
-    "xor": _bits,
-    "mod": _mod,
-}
+    if old.is_float and new.is_float:
+        return v.convert("fpext" if new is Kind.F64 else "fptrunc", value, old, new)
+    return v.convert("fptosi" if old.is_float else "sitofp", value, old, new)

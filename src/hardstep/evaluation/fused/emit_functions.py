@@ -9,11 +9,12 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors
+from hardstep.evaluation.fused.expressions import Fn, Kind
 
-_TINY = {"f32": 2.0**-126, "f64": 2.0**-1022}  # the least normal numbers
+_TINY = {Kind.F32: 2.0**-126, Kind.F64: 2.0**-1022}  # the least normal numbers
 
 
-def _polynomial(v: Vectors, kind: str, x: Value, coefficients: list[float]) -> Value:
+def _polynomial(v: Vectors, kind: Kind, x: Value, coefficients: list[float]) -> Value:
     """Horner's rule, the constant term first."""
     total = v.constant(coefficients[-1], kind)
     for coefficient in reversed(coefficients[:-1]):
@@ -21,9 +22,9 @@ def _polynomial(v: Vectors, kind: str, x: Value, coefficients: list[float]) -> V
     return total
 
 
-def _split_exponent(v: Vectors, kind: str, x: Value, scale: float) -> tuple[Value, Value]:
+def _split_exponent(v: Vectors, kind: Kind, x: Value, scale: float) -> tuple[Value, Value]:
     """(n, r) with scale·x = n ln 2 + r, |r| ≤ ln 2 / 2; x is cut where nothing changes."""
-    low, high = (-105.0, 88.8) if kind == "f32" else (-746.0, 709.8)
+    low, high = (-105.0, 88.8) if kind is Kind.F32 else (-746.0, 709.8)
     if scale != 1.0:
         x = v.binary("fmul", kind, x, v.constant(scale, kind))
     for limit, predicate in ((low, "olt"), (high, "ogt")):
@@ -37,7 +38,7 @@ def _split_exponent(v: Vectors, kind: str, x: Value, scale: float) -> tuple[Valu
     return whole, v.fma(kind, whole, v.constant(-fine, kind), rest)
 
 
-def _times_power(v: Vectors, kind: str, value: Value, whole: Value) -> Value:
+def _times_power(v: Vectors, kind: Kind, value: Value, whole: Value) -> Value:
     """Value · 2^whole, in two halves so that neither factor over- or underflows."""
     half = v.call("floor", kind, v.binary("fmul", kind, whole, v.constant(0.5, kind)))
     other = v.binary("fsub", kind, whole, half)
@@ -46,8 +47,8 @@ def _times_power(v: Vectors, kind: str, value: Value, whole: Value) -> Value:
     return value
 
 
-def _power_of_two(v: Vectors, kind: str, whole: Value) -> Value:
-    integer, bias, shift = ("i32", 127, 23) if kind == "f32" else ("i64", 1023, 52)
+def _power_of_two(v: Vectors, kind: Kind, whole: Value) -> Value:
+    integer, bias, shift = (Kind.I32, 127, 23) if kind is Kind.F32 else (Kind.I64, 1023, 52)
     # Converting NaN is undefined; it comes back through the other factor.
     zero = v.constant(0.0, kind)
     whole = v.select(v.compare("fcmp ord", kind, whole, zero), kind, whole, zero)
@@ -57,17 +58,17 @@ def _power_of_two(v: Vectors, kind: str, whole: Value) -> Value:
     return v.convert("bitcast", bits, integer, kind)
 
 
-def exp(v: Vectors, kind: str, x: Value, scale: float = 1.0) -> Value:
+def exp(v: Vectors, kind: Kind, x: Value, scale: float = 1.0) -> Value:
     """Exponential of scale · x, to a unit in the last place or so."""
     whole, rest = _split_exponent(v, kind, x, scale)
-    terms = [1 / math.factorial(n) for n in range(8 if kind == "f32" else 14)]
+    terms = [1 / math.factorial(n) for n in range(8 if kind is Kind.F32 else 14)]
     return _times_power(v, kind, _polynomial(v, kind, rest, terms), whole)
 
 
-def expm1(v: Vectors, kind: str, x: Value, scale: float = 1.0) -> Value:
+def expm1(v: Vectors, kind: Kind, x: Value, scale: float = 1.0) -> Value:
     """Exponential of scale · x, minus 1, without cancellation near zero."""
     whole, rest = _split_exponent(v, kind, x, scale)
-    terms = [1 / math.factorial(n) for n in range(1, 8 if kind == "f32" else 14)]
+    terms = [1 / math.factorial(n) for n in range(1, 8 if kind is Kind.F32 else 14)]
     small = v.binary("fmul", kind, rest, _polynomial(v, kind, rest, terms))
     # At half the size: 2^n itself is infinite for the largest results that are not.
     half = v.constant(0.5, kind)
@@ -76,14 +77,14 @@ def expm1(v: Vectors, kind: str, x: Value, scale: float = 1.0) -> Value:
     return v.binary("fadd", kind, result, result)
 
 
-def sigmoid(v: Vectors, kind: str, x: Value) -> Value:
+def sigmoid(v: Vectors, kind: Kind, x: Value) -> Value:
     """1 / (1 + exp(−x))."""
     one = v.constant(1.0, kind)
     below = v.binary("fadd", kind, one, exp(v, kind, x, -1.0))
     return v.binary("fdiv", kind, one, below)
 
 
-def tanh(v: Vectors, kind: str, x: Value) -> Value:
+def tanh(v: Vectors, kind: Kind, x: Value) -> Value:
     """expm1(2x) / (expm1(2x) + 2), with x cut where the answer is ±1 anyway."""
     edge = 20.0
     for limit, predicate in ((-edge, "olt"), (edge, "ogt")):
@@ -93,9 +94,9 @@ def tanh(v: Vectors, kind: str, x: Value) -> Value:
     return v.binary("fdiv", kind, above, v.binary("fadd", kind, above, v.constant(2.0, kind)))
 
 
-def log(v: Vectors, kind: str, x: Value) -> Value:
+def log(v: Vectors, kind: Kind, x: Value) -> Value:
     """Natural logarithm: x = m 2^n, log m = 2 artanh((m − 1)/(m + 1))."""
-    integer, bias, shift = ("i32", 127, 23) if kind == "f32" else ("i64", 1023, 52)
+    integer, bias, shift = (Kind.I32, 127, 23) if kind is Kind.F32 else (Kind.I64, 1023, 52)
     tiny = v.constant(_TINY[kind], kind)
     subnormal = v.compare("fcmp olt", kind, x, tiny)
     raised = v.binary("fmul", kind, x, v.constant(2.0 ** (shift + 1), kind))
@@ -114,12 +115,12 @@ def log(v: Vectors, kind: str, x: Value) -> Value:
     return _at_log_limits(v, kind, x, logarithm)
 
 
-def _log_near_one(v: Vectors, kind: str, mantissa: Value, whole: Value) -> Value:
+def _log_near_one(v: Vectors, kind: Kind, mantissa: Value, whole: Value) -> Value:
     one = v.constant(1.0, kind)
     f = v.binary("fsub", kind, mantissa, one)
     s = v.binary("fdiv", kind, f, v.binary("fadd", kind, mantissa, one))
     square = v.binary("fmul", kind, s, s)
-    series = [2 / (2 * n + 1) for n in range(1, 6 if kind == "f32" else 12)]
+    series = [2 / (2 * n + 1) for n in range(1, 6 if kind is Kind.F32 else 12)]
     tail = v.binary("fmul", kind, square, _polynomial(v, kind, square, series))
     # log m = f − s (f − tail): f is exact, so little is lost near m = 1.
     near = v.binary("fsub", kind, f, tail)
@@ -129,7 +130,7 @@ def _log_near_one(v: Vectors, kind: str, mantissa: Value, whole: Value) -> Value
     return v.fma(kind, whole, v.constant(coarse, kind), near)
 
 
-def _at_log_limits(v: Vectors, kind: str, x: Value, logarithm: Value) -> Value:
+def _at_log_limits(v: Vectors, kind: Kind, x: Value, logarithm: Value) -> Value:
     zero, infinity = v.constant(0.0, kind), v.constant(math.inf, kind)
     result = v.select(v.compare("fcmp oeq", kind, x, infinity), kind, infinity, logarithm)
     minus = v.constant(-math.inf, kind)
@@ -138,19 +139,23 @@ def _at_log_limits(v: Vectors, kind: str, x: Value, logarithm: Value) -> Value:
     return v.select(bad, kind, v.constant(math.nan, kind), result)
 
 
-def _bits(value: float, kind: str) -> int:
-    pack, unpack = ("<f", "<i") if kind == "f32" else ("<d", "<q")
+def _bits(value: float, kind: Kind) -> int:
+    pack, unpack = ("<f", "<i") if kind is Kind.F32 else ("<d", "<q")
     return int(struct.unpack(unpack, struct.pack(pack, value))[0])
 
 
-def _split_ln2(kind: str) -> tuple[float, float]:
+def _split_ln2(kind: Kind) -> tuple[float, float]:
     """A sum of two numbers that is ln 2; multiples of the first are exact."""
-    bits = 12 if kind == "f32" else 32
+    bits = 12 if kind is Kind.F32 else 32
     coarse = float(Fraction(math.floor(math.log(2) * 2**bits), 2**bits))
     digits = Fraction("0.693147180559945309417232121458176568")
     return coarse, float(digits - Fraction(coarse))
 
 
-FUNCTIONS: dict[str, Callable[[Vectors, str, Value], Value]] = {
-    function.__name__: function for function in (exp, expm1, log, sigmoid, tanh)
+FUNCTIONS: dict[Fn, Callable[[Vectors, Kind, Value], Value]] = {
+    Fn.EXP: exp,
+    Fn.EXPM1: expm1,
+    Fn.LOG: log,
+    Fn.SIGMOID: sigmoid,
+    Fn.TANH: tanh,
 }

@@ -13,10 +13,11 @@ three passes on one thread, which at gigabytes of directions takes a sixth of a 
 
 from functools import cache
 
-from hardstep.evaluation.fused.emit_vectors import ELEMENT, Vectors, rearrange, sums_in_registers
+from hardstep.evaluation.fused.emit_vectors import Vectors, rearrange, sums_in_registers
+from hardstep.evaluation.fused.expressions import Kind
 
 
-def define_product(lanes: int, kind: str, num: int, packed: bool) -> tuple[str, str, set[str]]:
+def define_product(lanes: int, kind: Kind, num: int, packed: bool) -> tuple[str, str, set[str]]:
     """Name and text of the function for this number of outputs, and the intrinsics it uses.
 
     Packed lanes take their examples of the base as `%rows` says, others stand side by side.
@@ -32,16 +33,16 @@ def define_product(lanes: int, kind: str, num: int, packed: bool) -> tuple[str, 
         start += count * width
     body = "\n".join(v.body)
     signature = "i64 %count, ptr %list, ptr %changes, ptr %weight, ptr %base, i64 %stride, ptr %out"
-    signature += f", {v.type('i32')} %rows" if packed else ""
+    signature += f", {v.type(Kind.I32)} %rows" if packed else ""
     text = f"define internal void {name}({signature}) #0 {{\nentry:\n{body}\n  ret void\n}}"
     return name, text, v.intrinsics
 
 
 def _write_strips(
-    v: Vectors, kind: str, num: int, start: int, count: int, width: int, part: int, packed: bool
+    v: Vectors, kind: Kind, num: int, start: int, count: int, width: int, part: int, packed: bool
 ) -> None:
     """A loop over strips of outputs of one width, and inside it one over the list."""
-    typ, element = v.type(kind), ELEMENT[kind]
+    typ, element = v.type(kind), kind.element
     strip, step = f"%o{part}", f"%k{part}"
     outer, inner, after, done = (f"{stem}{part}" for stem in ("tile", "step", "store", "done"))
     before = "entry" if part == 0 else f"done{part - 1}"
@@ -62,7 +63,7 @@ def _write_strips(
     for first, total, following in zip(firsts, sums, nexts, strict=True):
         v.body.append(f"  {total} = phi {typ} [ {first}, %{outer} ], [ {following}, %{inner} ]")
     change = v.load(kind, v.let(f"getelementptr {typ}, ptr %changes, i64 {step}"), 4)
-    index = v.let(f"load i64, ptr {v.offset('i64', '%list', step)}")
+    index = v.let(f"load i64, ptr {v.offset(Kind.I64, '%list', step)}")
     place = v.let(f"add i64 {v.let(f'mul i64 {index}, {num}')}, {strip}")
     row = v.offset(kind, "%weight", place)
     for i, (total, following) in enumerate(zip(sums, nexts, strict=True)):
@@ -158,9 +159,9 @@ _ADDITION = """
 
 
 @cache
-def write_shortening(kind: str) -> str:
+def write_shortening(kind: Kind) -> str:
     """The text of a kernel over directions (n, inputs), for one kind of number."""
-    real, chains = ELEMENT[kind], range(CHAINS)
+    real, chains = kind.element, range(CHAINS)
     loads = "\n".join(
         f"  %at{n} = getelementptr ptr, ptr %tables, i64 {n}\n  %t{n} = load ptr, ptr %at{n}"
         for n in range(6)

@@ -13,10 +13,8 @@ from functools import cache
 import llvmlite.binding as llvm
 import numpy as np
 
-from hardstep.evaluation.fused.expressions import FLOATS
+from hardstep.evaluation.fused.expressions import Kind, Number
 
-ELEMENT = {"f32": "float", "f64": "double", "i1": "i1", "i64": "i64", "i32": "i32", "i8": "i8"}
-BYTES = {"f32": 4, "f64": 8, "i64": 8, "i1": 1}  # in memory
 Value = str  # an SSA name
 
 
@@ -37,14 +35,14 @@ class Vectors:
         self.head: list[str] = []  # what belongs in the entry block: constants, accumulators
         self.body: list[str] = []
         self.count = 0
-        self.constants: dict[tuple[str, str], Value] = {}
+        self.constants: dict[tuple[Kind, str], Value] = {}
         self.intrinsics: set[str] = set()
 
     # -- text -----------------------------------------------------------------------------
 
-    def type(self, kind: str) -> str:
+    def type(self, kind: Kind) -> str:
         """The vector type of a kind."""
-        return f"<{self.lanes} x {ELEMENT[kind]}>"
+        return f"<{self.lanes} x {kind.element}>"
 
     def name(self) -> Value:
         """A fresh name."""
@@ -70,92 +68,91 @@ class Vectors:
         """Start a block."""
         self.body.append(f"{label}:")
 
-    def constant(self, value: float | int | bool, kind: str) -> Value:
+    def constant(self, value: Number, kind: Kind) -> Value:
         """The number in every lane; made once per function."""
         text = literal(value, kind)
         key = (kind, text)
         if key not in self.constants:
-            element = f"{ELEMENT[kind]} {text}"
+            element = f"{kind.element} {text}"
             self.constants[key] = f"<{', '.join([element] * self.lanes)}>"
         return self.constants[key]
 
-    def splat(self, scalar: Value, kind: str) -> Value:
+    def splat(self, scalar: Value, kind: Kind) -> Value:
         """A scalar in every lane."""
-        first = self.let(f"insertelement {self.type(kind)} poison, {ELEMENT[kind]} {scalar}, i64 0")
+        first = self.let(f"insertelement {self.type(kind)} poison, {kind.element} {scalar}, i64 0")
         mask = f"<{self.lanes} x i32> zeroinitializer"
         return self.let(
             f"shufflevector {self.type(kind)} {first}, {self.type(kind)} poison, {mask}"
         )
 
-    def variable(self, kind: str, scalar: bool = False) -> Value:
+    def variable(self, kind: Kind, scalar: bool = False) -> Value:
         """A place to accumulate in; LLVM turns it into a register."""
         name = self.name()
-        element = ELEMENT[kind] if scalar else self.type(kind)
+        element = kind.element if scalar else self.type(kind)
         self.head.append(f"  {name} = alloca {element}")
         return name
 
-    def load(self, kind: str, address: Value, align: int) -> Value:
+    def load(self, kind: Kind, address: Value, align: int) -> Value:
         """Lanes from memory; truth values are bytes there."""
-        if kind == "i1":
+        if kind is Kind.I1:
             raw = self.let(f"load <{self.lanes} x i8>, ptr {address}, align 1")
             zero = f"<{self.lanes} x i8> zeroinitializer"
             return self.let(f"icmp ne {zero}, {raw}")
         return self.let(f"load {self.type(kind)}, ptr {address}, align {align}")
 
-    def store(self, kind: str, value: Value, address: Value, align: int) -> None:
+    def store(self, kind: Kind, value: Value, address: Value, align: int) -> None:
         """Lanes to memory."""
         self.line(f"store {self.type(kind)} {value}, ptr {address}, align {align}")
 
-    def offset(self, kind: str, pointer: Value, index: Value) -> Value:
+    def offset(self, kind: Kind, pointer: Value, index: Value) -> Value:
         """The address of an element."""
-        element = "i8" if kind == "i1" else ELEMENT[kind]
-        return self.let(f"getelementptr {element}, ptr {pointer}, i64 {index}")
+        return self.let(f"getelementptr {kind.stored}, ptr {pointer}, i64 {index}")
 
     # -- arithmetic -----------------------------------------------------------------------
 
-    def binary(self, instruction: str, kind: str, a: Value, b: Value) -> Value:
+    def binary(self, instruction: str, kind: Kind, a: Value, b: Value) -> Value:
         """Such as `fadd` or `and`."""
         return self.let(f"{instruction} {self.type(kind)} {a}, {b}")
 
-    def compare(self, predicate: str, kind: str, a: Value, b: Value) -> Value:
+    def compare(self, predicate: str, kind: Kind, a: Value, b: Value) -> Value:
         """Truth values; `predicate` such as `fcmp oge` or `icmp eq`."""
         return self.let(f"{predicate} {self.type(kind)} {a}, {b}")
 
-    def select(self, condition: Value, kind: str, a: Value, b: Value) -> Value:
+    def select(self, condition: Value, kind: Kind, a: Value, b: Value) -> Value:
         """Where the condition holds the first, else the second."""
         left, right = f"{self.type(kind)} {a}", f"{self.type(kind)} {b}"
-        return self.let(f"select {self.type('i1')} {condition}, {left}, {right}")
+        return self.let(f"select {self.type(Kind.I1)} {condition}, {left}, {right}")
 
-    def convert(self, instruction: str, value: Value, old: str, new: str) -> Value:
+    def convert(self, instruction: str, value: Value, old: Kind, new: Kind) -> Value:
         """Such as `fpext`, `sitofp`, `bitcast`."""
         return self.let(f"{instruction} {self.type(old)} {value} to {self.type(new)}")
 
-    def call(self, intrinsic: str, kind: str, *values: Value) -> Value:
+    def call(self, intrinsic: str, kind: Kind, *values: Value) -> Value:
         """An LLVM intrinsic of one kind, such as `floor`."""
         typ = self.type(kind)
-        name = f"@llvm.{intrinsic}.v{self.lanes}{kind}"
+        name = f"@llvm.{intrinsic}.v{self.lanes}{kind.label}"
         self.intrinsics.add(f"declare {typ} {name}({', '.join([typ] * len(values))})")
         return self.let(f"call {typ} {name}({', '.join(f'{typ} {v}' for v in values)})")
 
-    def fma(self, kind: str, a: Value, b: Value, c: Value) -> Value:
+    def fma(self, kind: Kind, a: Value, b: Value, c: Value) -> Value:
         """The sum a·b + c, rounded once."""
         return self.call("fma", kind, a, b, c)
 
     def any(self, condition: Value) -> Value:
         """Whether a lane holds true, a scalar."""
         integer = f"i{self.lanes}"
-        bits = self.let(f"bitcast {self.type('i1')} {condition} to {integer}")
+        bits = self.let(f"bitcast {self.type(Kind.I1)} {condition} to {integer}")
         return self.let(f"icmp ne {integer} {bits}, 0")
 
 
-def literal(value: float | int | bool, kind: str) -> str:
+def literal(value: Number, kind: Kind) -> str:
     """A number as LLVM writes it; floats as the bits of a double."""
-    if kind == "i1":
+    if kind is Kind.I1:
         return "true" if value else "false"
-    if kind not in FLOATS:
+    if not kind.is_float:
         return str(int(value))
     with np.errstate(over="ignore"):
-        rounded = float(np.float32(value)) if kind == "f32" else float(value)
+        rounded = float(np.float32(value)) if kind is Kind.F32 else float(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
 
 
@@ -190,28 +187,28 @@ def can_rearrange() -> bool:
     return bool(cpu_features().get("avx2"))
 
 
-def gather(v: Vectors, kind: str, pointer: Value, index: Value, mask: Value) -> Value:
+def gather(v: Vectors, kind: Kind, pointer: Value, index: Value, mask: Value) -> Value:
     """The numbers at a vector of i64 indices, zeros where the mask does not hold."""
     typ, pointers = v.type(kind), f"<{v.lanes} x ptr>"
-    place = v.let(f"getelementptr {ELEMENT[kind]}, ptr {pointer}, {v.type('i64')} {index}")
+    place = v.let(f"getelementptr {kind.element}, ptr {pointer}, {v.type(Kind.I64)} {index}")
     name = f"@llvm.masked.gather.v{v.lanes}{kind}.v{v.lanes}p0"
-    v.intrinsics.add(f"declare {typ} {name}({pointers}, i32, {v.type('i1')}, {typ})")
-    rest = f"i32 4, {v.type('i1')} {mask}, {typ} zeroinitializer"
+    v.intrinsics.add(f"declare {typ} {name}({pointers}, i32, {v.type(Kind.I1)}, {typ})")
+    rest = f"i32 4, {v.type(Kind.I1)} {mask}, {typ} zeroinitializer"
     return v.let(f"call {typ} {name}({pointers} {place}, {rest})")
 
 
-def rearrange(v: Vectors, kind: str, value: Value, places: Value) -> Value:
+def rearrange(v: Vectors, kind: Kind, value: Value, places: Value) -> Value:
     """value[places], lane by lane; each half of the lanes takes places of its half."""
-    if (kind, v.lanes) == ("f32", 16) and cpu_features().get("avx512f"):
+    if (kind, v.lanes) == (Kind.F32, 16) and cpu_features().get("avx512f"):
         return _permute(v, "avx512.permvar.sf.512", 16, value, places)
-    half_bytes = v.lanes // 2 * BYTES[kind]
+    half_bytes = v.lanes // 2 * kind.num_bytes
     if half_bytes == REGISTER_BYTES and can_rearrange():
         return _permute_halves(v, kind, value, places)
     result = "poison"
     for lane in range(v.lanes):  # of kinds that are read once per vector, such as labels
-        place = v.let(f"extractelement {v.type('i32')} {places}, i64 {lane}")
+        place = v.let(f"extractelement {v.type(Kind.I32)} {places}, i64 {lane}")
         number = v.let(f"extractelement {v.type(kind)} {value}, i32 {place}")
-        element = f"{ELEMENT[kind]} {number}"
+        element = f"{kind.element} {number}"
         result = v.let(f"insertelement {v.type(kind)} {result}, {element}, i64 {lane}")
     return result
 
@@ -223,12 +220,12 @@ def _permute(v: Vectors, name: str, lanes: int, value: Value, places: Value) -> 
     return v.let(f"call {singles} @llvm.x86.{name}({singles} {value}, {numbers} {places})")
 
 
-def _permute_halves(v: Vectors, kind: str, value: Value, places: Value) -> Value:
+def _permute_halves(v: Vectors, kind: Kind, value: Value, places: Value) -> Value:
     """Two registers, each rearranged as eight singles; a double moves as two of them."""
     num = v.lanes // 2
-    typ, found = f"<{num} x {ELEMENT[kind]}>", []
+    typ, found = f"<{num} x {kind.element}>", []
     for half in (0, 1):
-        own = _take_half(v, "i32", places, half)
+        own = _take_half(v, Kind.I32, places, half)
         if num == 4:
             own = _double_places(v, own)
         singles = v.let(f"bitcast {typ} {_take_half(v, kind, value, half)} to <8 x float>")
@@ -248,7 +245,7 @@ def _double_places(v: Vectors, places: Value) -> Value:
     return v.let(f"add <8 x i32> {first}, <{', '.join(['i32 0, i32 1'] * 4)}>")
 
 
-def _take_half(v: Vectors, kind: str, value: Value, half: int) -> Value:
+def _take_half(v: Vectors, kind: Kind, value: Value, half: int) -> Value:
     num = v.lanes // 2
     order = ", ".join(f"i32 {num * half + lane}" for lane in range(num))
     typ = v.type(kind)

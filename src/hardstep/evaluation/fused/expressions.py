@@ -8,34 +8,115 @@ every expression has a stage: loops of one stage run before those of the next.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum, auto
 
 import torch
 
-KINDS = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.bool: "i1",
-    torch.int64: "i64",
-}
-FLOATS = ("f32", "f64")
-REDUCTIONS = {"total", "amax", "amin", "argmax", "argmin", "pick"}
+Number = float | int  # truth values are integers
 
 
 class Unfusable(Exception):
     """The fused path does not cover this; the message says what."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Expr:
-    """One operation; leaves have a table (or nothing) in place of arguments."""
+class Closed(Enum):
+    """All there is of something. Hashed by identity, which is quicker than by name."""
 
-    op: str
-    args: tuple["Expr", ...]
-    kind: str  # f32, f64, i1, i64
+    __hash__ = object.__hash__
+
+
+class Kind(Closed):
+    """A type of numbers: our name and LLVM's names, in a register and in memory."""
+
+    F32 = "f32", "float", "float", 4
+    F64 = "f64", "double", "double", 8
+    I1 = "i1", "i1", "i8", 1
+    I32 = "i32", "i32", "i32", 4  # places within a vector; no expression has it
+    I64 = "i64", "i64", "i64", 8
+
+    def __init__(self, label: str, element: str, stored: str, num_bytes: int) -> None:
+        self.label, self.element, self.stored, self.num_bytes = label, element, stored, num_bytes
+        self.is_float = label.startswith("f")
+
+    def __str__(self) -> str:
+        return self.label
+
+
+KINDS = {
+    torch.float32: Kind.F32,
+    torch.float64: Kind.F64,
+    torch.bool: Kind.I1,
+    torch.int64: Kind.I64,
+}
+
+
+class Fn(Closed):
+    """A function of single numbers. Its value is its name in messages."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    MOD = "mod"
+    MAX = "max"
+    MIN = "min"
+    NEG = "neg"
+    ABS = "abs"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    TRUNC = "trunc"
+    RINT = "rint"
+    SQRT = "sqrt"
+    EXP = "exp"
+    EXPM1 = "expm1"
+    LOG = "log"
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    EQ = "eq"
+    NE = "ne"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    NOT = "not"
+
+
+COMPARISONS = frozenset((Fn.LT, Fn.LE, Fn.GT, Fn.GE, Fn.EQ, Fn.NE))
+
+
+class Reduction(Closed):
+    """What is made of all values along an axis. Its value is its name in messages."""
+
+    TOTAL = "total"
+    MAX = "amax"
+    MIN = "amin"
+    ARGMAX = "argmax"
+    ARGMIN = "argmin"
+
+
+class Access(Closed):
+    """Which number of a table a lane reads, at index j if the reading has a domain."""
+
+    FIRST = auto()  # table[0]
+    UNIT = auto()  # table[the candidate's unit]
+    AXIS = auto()  # table[j]
+    UNIT_AXIS = auto()  # table[the candidate's unit, j]
+    CANDIDATE_AXIS = auto()  # table[candidate, j]
+    LANE = auto()  # table[example]
+    UNIT_LANE = auto()  # table[the candidate's unit, example]
+    AXIS_LANE = auto()  # table[j, example]
+    CANDIDATE_LANE = auto()  # table[candidate, example]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Value:
+    kind: Kind
     domain: int | None  # size of the axis j runs over, or nothing for a value per lane
     stage: int
-    data: Any = None  # constants, table numbers
+    args: tuple["Expr", ...]
 
     @property
     def is_leaf(self) -> bool:
@@ -43,11 +124,121 @@ class Expr:
         return not self.args
 
 
+# -- leaves: they have no arguments; tables are known by their numbers in a program ----------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Constant(_Value):
+    """A number."""
+
+    value: Number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Read(_Value):
+    """A number of a table."""
+
+    access: Access
+    table: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unit(_Value):
+    """The unit that the candidate changes."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IsUnit(_Value):
+    """Whether the candidate changes unit j."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Tables from which a kernel computes what a candidate makes of a layer."""
+
+    base: int  # the old layer
+    responses: int  # what the examples make of directions
+    lengths: int  # how far the candidate goes along `dim` of them
+    dim: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Linear(_Value):
+    """A new column: the old one, a shift, and a few lines of a table of responses."""
+
+    move: Move
+    shift: int
+    places: int  # of the lines
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spread(_Value):
+    """A whole new layer: the old one and responses (particles · dim, units, examples)."""
+
+    move: Move
+    particles: int
+
+
+# -- what is computed from arguments ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Apply(_Value):
+    """A function of its arguments; values per lane broadcast along j."""
+
+    function: Fn
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Select(_Value):
+    """Where the first argument holds the second, else the third."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cast(_Value):
+    """Its argument in another kind."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lookup(_Value):
+    """table[argument, j]."""
+
+    table: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce(_Value):
+    """Its argument reduced over j; known once the loop is through."""
+
+    reduction: Reduction
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pick(_Value):
+    """The first argument at j = the second."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product(_Value):
+    """Base + argument · weight, over the argument's axis."""
+
+    weight: int
+    base: int
+
+
+Moved = Linear | Spread
+Leaf = Constant | Read | Unit | IsUnit | Moved
+Elementwise = Apply | Select | Cast
+Reduced = Reduce | Pick
+Looped = Reduced | Product  # needs a whole loop over the axis of its first argument
+Expr = Leaf | Elementwise | Lookup | Looped
+
+
 class Graph:
     """Builds expressions; the same operation on the same arguments is the same expression."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], Expr] = {}
+        self.known: dict[tuple[object, ...], Expr] = {}
 
     def __len__(self) -> int:
         return len(self.known)
@@ -55,66 +246,94 @@ class Graph:
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.known.values())
 
-    def leaf(self, op: str, kind: str, data: Any = None, domain: int | None = None) -> Expr:
-        """A constant, a table read or a source."""
-        return self._make(op, (), kind, domain, 0, data)
-
-    def constant(self, value: float | int | bool, kind: str) -> Expr:
+    def constant(self, value: Number, kind: Kind) -> Expr:
         """A number of the given kind."""
-        # The sign of zero and the type are part of a constant's identity.
-        return self.leaf("constant", kind, repr(_as_kind(value, kind)))
+        convert = float if kind.is_float else bool if kind is Kind.I1 else int
+        value = convert(value)
+        key = (kind, repr(value))  # the sign of zero is part of a constant's identity
+        return self.known.get(key) or self._keep(key, Constant(kind, None, 0, (), value))
 
-    def apply(self, op: str, *args: Expr, kind: str | None = None, data: Any = None) -> Expr:
-        """An element-wise operation; lanes broadcast along j."""
-        domains = {arg.domain for arg in args if arg.domain is not None}
-        if len(domains) > 1:
-            raise Unfusable(f"{op} mixes axes of sizes {sorted(domains)}")
-        stage = max(arg.stage for arg in args)
-        kind = args[0].kind if kind is None else kind
-        return self._make(op, args, kind, next(iter(domains), None), stage, data)
+    def read(self, access: Access, kind: Kind, table: int, domain: int | None = None) -> Expr:
+        """A number of a table."""
+        key = (access, kind, table, domain)
+        return self.known.get(key) or self._keep(key, Read(kind, domain, 0, (), access, table))
 
-    def cast(self, value: Expr, kind: str) -> Expr:
+    def unit(self) -> Expr:
+        """The unit that the candidate changes."""
+        return self._keep((Unit,), Unit(Kind.I64, None, 0, ()))
+
+    def is_unit(self, domain: int | None) -> Expr:
+        """Whether the candidate changes unit j."""
+        return self._keep((IsUnit, domain), IsUnit(Kind.I1, domain, 0, ()))
+
+    def linear(self, kind: Kind, move: Move, shift: int, places: int) -> Expr:
+        """A new column."""
+        key = (Linear, kind, move, shift, places)
+        return self._keep(key, Linear(kind, None, 0, (), move, shift, places))
+
+    def spread(self, kind: Kind, move: Move, particles: int, domain: int) -> Expr:
+        """A new layer."""
+        key = (Spread, kind, move, particles, domain)
+        return self._keep(key, Spread(kind, domain, 0, (), move, particles))
+
+    def apply(self, function: Fn, *args: Expr) -> Expr:
+        """A function of single numbers; lanes broadcast along j."""
+        key = (function, *map(id, args))
+        known = self.known.get(key)
+        if known is not None:
+            return known
+        kind = Kind.I1 if function in COMPARISONS else args[0].kind
+        stage = max([arg.stage for arg in args])
+        return self._keep(key, Apply(kind, _join(function.value, args), stage, args, function))
+
+    def select(self, condition: Expr, value: Expr, other: Expr) -> Expr:
+        """Where the condition holds the value, else the other."""
+        args = (condition, value, other)
+        stage = max([arg.stage for arg in args])
+        selected = Select(other.kind, _join("select", args), stage, args)
+        return self._keep((Select, *map(id, args)), selected)
+
+    def cast(self, value: Expr, kind: Kind) -> Expr:
         """The value in another kind."""
-        if value.kind == kind:
+        if value.kind is kind:
             return value
-        if value.op == "constant":
-            return self.constant(_parse(value.data), kind)
-        return self.apply("cast", value, kind=kind)
+        if isinstance(value, Constant):
+            return self.constant(value.value, kind)
+        key = (Cast, kind, id(value))
+        return self._keep(key, Cast(kind, value.domain, value.stage, (value,)))
 
-    def reduce(self, op: str, value: Expr, kind: str | None = None) -> Expr:
-        """Over j: `total`, `amax`, `amin`, `argmax`, `argmin`; known once the loop is through."""
+    def reduce(self, reduction: Reduction, value: Expr) -> Expr:
+        """All values along j."""
         if value.domain is None:
-            raise Unfusable(f"{op} over an axis that is not there")
-        kind = value.kind if kind is None else kind
-        return self._make(op, (value,), kind, None, value.stage + 1, "reduce")
+            raise Unfusable(f"{reduction.value} over an axis that is not there")
+        place = reduction in (Reduction.ARGMAX, Reduction.ARGMIN)
+        kind = Kind.I64 if place else value.kind
+        reduced = Reduce(kind, None, value.stage + 1, (value,), reduction)
+        return self._keep((reduction, id(value)), reduced)
 
     def pick(self, value: Expr, index: Expr) -> Expr:
         """value[j = index], per lane."""
-        stage = max(value.stage, index.stage) + 1
-        return self._make("pick", (value, index), value.kind, None, stage, "reduce")
+        picked = Pick(value.kind, None, max(value.stage, index.stage) + 1, (value, index))
+        return self._keep((Pick, id(value), id(index)), picked)
 
-    def lookup(self, index: Expr, kind: str, size: int, table: int) -> Expr:
+    def lookup(self, index: Expr, kind: Kind, size: int, table: int) -> Expr:
         """table[index, j]."""
-        return self._make("lookup", (index,), kind, size, index.stage, table)
+        key = (Lookup, id(index), kind, size, table)
+        return self._keep(key, Lookup(kind, size, index.stage, (index,), table))
 
     def product(self, change: Expr, num: int, weight: int, base: int) -> Expr:
         """Base + change · weight over the axis of `change`, an axis of size `num`."""
-        return self._make("product", (change,), change.kind, num, change.stage + 1, (weight, base))
+        product = Product(change.kind, num, change.stage + 1, (change,), weight, base)
+        return self._keep((Product, id(change), num, weight, base), product)
 
-    def _make(
-        self, op: str, args: tuple[Expr, ...], kind: str, domain: int | None, stage: int, data: Any
-    ) -> Expr:
-        key = (op, *map(id, args), kind, domain, data)
-        if key not in self.known:
-            self.known[key] = Expr(op, args, kind, domain, stage, data)
-        return self.known[key]
+    def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
+        """The expression that was made first under a key: what it is, and what of."""
+        return self.known.setdefault(key, expr)
 
 
-def _as_kind(value: float | int | bool, kind: str) -> float | int | bool:
-    if kind == "i1":
-        return bool(value)
-    return int(value) if kind == "i64" else float(value)
-
-
-def _parse(text: str) -> float | int | bool:
-    return {"True": True, "False": False}[text] if text in ("True", "False") else float(text)
+def _join(name: str, args: tuple[Expr, ...]) -> int | None:
+    """The axis that arguments share; those without one are the same all along it."""
+    domains = {arg.domain for arg in args if arg.domain is not None}
+    if len(domains) > 1:
+        raise Unfusable(f"{name} mixes axes of sizes {sorted(domains)}")
+    return next(iter(domains), None)

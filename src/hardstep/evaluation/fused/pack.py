@@ -14,13 +14,13 @@ or at the edge of a step), and 16 neighbors nearly always have one of them.
 from collections.abc import Callable
 
 from hardstep.evaluation.fused.emit import KernelWriter
-from hardstep.evaluation.fused.emit_vectors import BYTES, Packed, Value, can_rearrange, gather
-from hardstep.evaluation.fused.expressions import Expr
-from hardstep.evaluation.fused.schedule import reachable
+from hardstep.evaluation.fused.emit_vectors import Packed, Value, can_rearrange, gather
+from hardstep.evaluation.fused.expressions import Expr, Kind
+from hardstep.evaluation.fused.schedule import is_column, reachable
+from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
 
 GROUP = 64  # candidates whose lanes are listed together
-COLUMNS = ("column", "linear")  # how a candidate's own column comes in
 
 
 # A group: scan its candidates, pack what they listed, finish their sums. `%n` is the longer list's.
@@ -82,9 +82,9 @@ def choose_writer(program: Program) -> KernelWriter:
 
 def _packing_pays(program: Program) -> bool:
     """Whether some examples may not change, and registers are rearranged in no time."""
-    columns = ("units", None) in program.tables and bool(program.exits)
+    columns = Units() in program.tables and bool(program.exits)
     # Where a column counts as it is, there is no example that it does not change.
-    as_it_is = any(arg.op in COLUMNS for differs in program.exits for arg in differs.args)
+    as_it_is = any(is_column(arg) for differs in program.exits for arg in differs.args)
     return columns and not as_it_is and can_rearrange()
 
 
@@ -99,12 +99,12 @@ class PackedKernelWriter(KernelWriter):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.half = self.lanes // 2
-        self.sources = [expr for expr in self.schedule.needed if expr.op in COLUMNS]
+        self.sources = [expr for expr in self.schedule.needed if is_column(expr)]
         room, lists = self.schedule.reserve, (GROUP + 1) * self.half * 4
-        self.columns = [room(GROUP * self.lanes * BYTES[expr.kind]) for expr in self.sources]
+        self.columns = [room(GROUP * self.lanes * expr.kind.num_bytes) for expr in self.sources]
         self.lists = room(lists), room(lists)
         self.sums = [room(2 * GROUP * 8) for _ in program.closings]
-        self.listed = [self.v.variable("i64", scalar=True) for _ in self.lists]
+        self.listed = [self.v.variable(Kind.I64, scalar=True) for _ in self.lists]
 
     def _loop_over_candidates(self) -> str:
         low, high = self.listed
@@ -113,7 +113,7 @@ class PackedKernelWriter(KernelWriter):
         pack = self._record(self._pack)
         finish = self._record(self._finish)
         return _FRAME.format(
-            units=f"%p{self.program.tables['units', None]}", low=low, high=high, most=GROUP,
+            units=f"%p{self.program.tables[Units()]}", low=low, high=high, most=GROUP,
             half=self.half, scan=scan, pack=pack, finish=finish,
         )  # fmt: skip
 
@@ -135,12 +135,14 @@ class PackedKernelWriter(KernelWriter):
         start = v.let(f"mul i64 %local, {self.lanes}")
         for source, place in zip(self.sources, self.columns, strict=True):
             at = v.offset(source.kind, self._point_to_scratch(place), start)
-            v.store(source.kind, self.names[id(source)], at, BYTES[source.kind])
+            v.store(source.kind, self.names[id(source)], at, source.kind.num_bytes)
         for place in self.sums:
             for half in (0, 1):
-                at = v.offset("f64", self._point_to_scratch(place), self._find_sum("%local", half))
+                at = v.offset(
+                    Kind.F64, self._point_to_scratch(place), self._find_sum("%local", half)
+                )
                 v.line(f"store double 0.0, ptr {at}")
-        every = v.let(f"bitcast {v.type('i1')} {self.mask} to i{self.lanes}")
+        every = v.let(f"bitcast {v.type(Kind.I1)} {self.mask} to i{self.lanes}")
         for half in (0, 1):
             moved = v.let(f"lshr i{self.lanes} {every}, {half * self.half}")
             bits = v.let(f"trunc i{self.lanes} {moved} to i{self.half}")
@@ -163,7 +165,7 @@ class PackedKernelWriter(KernelWriter):
         v.line(f"{at} = phi i64 [ {place}, %{before} ], [ {at_next}, %{loop} ]")
         lane = v.let(f"call {integer} @llvm.cttz.{integer}({integer} {left}, i1 true)")
         number = v.let(f"add i64 {start}, {v.let(f'zext {integer} {lane} to i64')}")
-        address = v.offset("i32", self._point_to_scratch(self.lists[half]), at)
+        address = v.offset(Kind.I32, self._point_to_scratch(self.lists[half]), at)
         v.line(f"store i32 {v.let(f'trunc i64 {number} to i32')}, ptr {address}")
         v.line(f"{at_next} = add i64 {at}, 1")
         v.line(f"store i64 {at_next}, ptr {count}")
@@ -183,17 +185,17 @@ class PackedKernelWriter(KernelWriter):
         v = self.v
         indices = list(range(self.half))
         steps = ", ".join(f"i64 {lane}" for lane in indices * 2)
-        place = v.binary("add", "i64", v.splat("%k", "i64"), f"<{steps}>")
-        ends = self._join("i64", *(self._splat_half(end) for end in ("%low", "%high")))
-        self.mask = v.compare("icmp slt", "i64", place, ends)
+        place = v.binary("add", Kind.I64, v.splat("%k", Kind.I64), f"<{steps}>")
+        ends = self._join(Kind.I64, *(self._splat_half(end) for end in ("%low", "%high")))
+        self.mask = v.compare("icmp slt", Kind.I64, place, ends)
         part = f"<{self.half} x i32>"
         loaded = []
         for place_of in self.lists:
-            at = v.offset("i32", self._point_to_scratch(place_of), "%k")
+            at = v.offset(Kind.I32, self._point_to_scratch(place_of), "%k")
             loaded.append(v.let(f"load {part}, ptr {at}, align 4"))
-        numbers = self._join("i32", *loaded)
+        numbers = self._join(Kind.I32, *loaded)
         rest = ", ".join(f"i32 {self.half * half}" for half in (0, 1) for _ in indices)
-        numbers = v.select(self.mask, "i32", numbers, f"<{rest}>")
+        numbers = v.select(self.mask, Kind.I32, numbers, f"<{rest}>")
         self._take_apart(numbers)
         v.line("br label %go")
         self._finish_lanes("go")
@@ -204,8 +206,8 @@ class PackedKernelWriter(KernelWriter):
         mask = f"<{self.half} x i32> zeroinitializer"
         return v.let(f"shufflevector {typ} {first}, {typ} poison, {mask}")
 
-    def _join(self, kind: str, low: Value, high: Value) -> Value:
-        typ = f"<{self.half} x {kind}>"
+    def _join(self, kind: Kind, low: Value, high: Value) -> Value:
+        typ = f"<{self.half} x {kind.element}>"
         order = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
         return self.v.let(
             f"shufflevector {typ} {low}, {typ} {high}, <{self.lanes} x i32> <{order}>"
@@ -214,12 +216,12 @@ class PackedKernelWriter(KernelWriter):
     def _take_apart(self, numbers: Value) -> None:
         """A listed lane's number: its candidate's in the group, times lanes, plus its example's."""
         v = self.v
-        examples = v.binary("and", "i32", numbers, v.constant(self.lanes - 1, "i32"))
-        wide = v.convert("zext", numbers, "i32", "i64")
-        shift = v.constant(self.lanes.bit_length() - 1, "i64")
-        self.local = v.binary("lshr", "i64", wide, shift)
-        candidates = v.binary("add", "i64", self.local, v.splat("%c0", "i64"))
-        every = v.constant(True, "i1")
+        examples = v.binary("and", Kind.I32, numbers, v.constant(self.lanes - 1, Kind.I32))
+        wide = v.convert("zext", numbers, Kind.I32, Kind.I64)
+        shift = v.constant(self.lanes.bit_length() - 1, Kind.I64)
+        self.local = v.binary("lshr", Kind.I64, wide, shift)
+        candidates = v.binary("add", Kind.I64, self.local, v.splat("%c0", Kind.I64))
+        every = v.constant(True, Kind.I1)
         for source, place in zip(self.sources, self.columns, strict=True):
             found = gather(v, source.kind, self._point_to_scratch(place), wide, every)
             self.names[id(source)] = found
@@ -228,12 +230,12 @@ class PackedKernelWriter(KernelWriter):
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add every lane's difference to its candidate's sum over that half of the examples."""
         v = self.v
-        value = v.select(self.mask, "f64", self.names[id(difference)], v.constant(0.0, "f64"))
+        value = v.select(self.mask, Kind.F64, self.names[id(difference)], v.constant(0.0, Kind.F64))
         sums = self._point_to_scratch(self.sums[slot - self._outputs()[0]])
         for lane in range(self.lanes):
-            local = v.let(f"extractelement {v.type('i64')} {self.local}, i64 {lane}")
-            at = v.offset("f64", sums, self._find_sum(local, lane // self.half))
-            more = v.let(f"extractelement {v.type('f64')} {value}, i64 {lane}")
+            local = v.let(f"extractelement {v.type(Kind.I64)} {self.local}, i64 {lane}")
+            at = v.offset(Kind.F64, sums, self._find_sum(local, lane // self.half))
+            more = v.let(f"extractelement {v.type(Kind.F64)} {value}, i64 {lane}")
             total = v.let(f"fadd double {v.let(f'load double, ptr {at}')}, {more}")
             v.line(f"store double {total}, ptr {at}")
 
@@ -243,10 +245,10 @@ class PackedKernelWriter(KernelWriter):
         candidate = v.let("add i64 %c0, %f")
         for slot, place in zip(self._outputs(), self.sums, strict=True):
             low, high = (
-                v.let(f"load double, ptr {v.offset('f64', self._point_to_scratch(place), at)}")
+                v.let(f"load double, ptr {v.offset(Kind.F64, self._point_to_scratch(place), at)}")
                 for at in (self._find_sum("%f", 0), self._find_sum("%f", 1))
             )
-            at = v.offset("f64", f"%p{slot}", candidate)
+            at = v.offset(Kind.F64, f"%p{slot}", candidate)
             more = v.let(f"fadd double {low}, {high}")
             total = v.let(f"fadd double {v.let(f'load double, ptr {at}')}, {more}")
             v.line(f"store double {total}, ptr {at}")

@@ -6,12 +6,12 @@ they meet an example (quantizers, transposes) stays with torch.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Access, Move, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
+from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Table, Units
 from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
 from hardstep.evaluation.fused.translate_axes import ON_AXES
 from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
@@ -28,12 +28,36 @@ _ON_STACKS = ON_STACKS | INDEXING_STACKS
 class Entry:
     """A product x·W through which a change of W (and of its bias) reaches the examples."""
 
-    kind: str  # column: new columns by torch; linear: in the kernel; spread: dense directions
     output: int
     left: int
     right: int
     bias: int | None
-    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ColumnEntry(Entry):
+    """New columns, made by torch."""
+
+    column: int  # the table, as below
+
+
+@dataclass(frozen=True)
+class LinearEntry(Entry):
+    """New columns, made by the kernel from moves along directions."""
+
+    shift: int
+    responses: int | None  # nothing if directions are single inputs: then these are read
+    places: int
+    lengths: int
+
+
+@dataclass(frozen=True)
+class LayerEntry(Entry):
+    """Whole layers, made by the kernel from moves along dense directions."""
+
+    responses: int
+    particles: int
+    lengths: int
 
 
 @dataclass
@@ -43,7 +67,7 @@ class KernelPlan:
     program: Program
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ColumnEntry | LinearEntry | LayerEntry] = field(default_factory=list)
     text: str = ""
     lanes: int = 0
     scratch: int = 0
@@ -90,7 +114,9 @@ class _Builder:
         self.local = candidates.local(first)
         self.bare = set(self.sources)  # parameters as they are, or transposed
         self.written = written
-        self.weights: dict[int, Any] = {}  # parameters and what becomes of them without examples
+        self.weights: dict[
+            int, Column | None
+        ] = {}  # parameters and what becomes of them without examples
         self.vector: int | None = None
         self._find_weights()
         self.done: set[int] = set()  # values after a sum over examples
@@ -124,7 +150,7 @@ class _Builder:
             self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
             self.plan = KernelPlan(self.t.program, self.before)
             if self.local is not None:
-                self.t.program.table("units", None)
+                self.t.program.table(Units())
             if self.vector is not None:
                 self.t.add_vector(self.vector)
         return self.t
@@ -189,27 +215,30 @@ class _Builder:
         self, t: Translator, out: int, left: int, right: int, bias: int | None
     ) -> None:
         assert self.plan is not None
-        if self.weights[right].axis != 1:
+        weight = self.weights[right]
+        if weight is None or weight.axis != 1:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
-        kind, number = t.kind(out), len(self.plan.entries)
+        kind, number, table = t.kind(out), len(self.plan.entries), t.program.table
         # A move along directions takes the bias with it, so it must be added right here.
         plain = right in self.bare and (len(self.names) == 1 or bias in self.bare)
         move = self.subspace.linear(self.block, self.index, self.offsets) if plain else None
-        table = t.program.table
-        slots: tuple[int, ...]
         if move is None:
-            slots = (table("column", number),)
-            source = t.g.leaf("column", kind, slots[0])
+            column = table(Entering(Part.COLUMN, number))
+            source = t.g.read(Access.CANDIDATE_LANE, kind, column)
+            self.plan.entries.append(ColumnEntry(out, left, right, bias, column))
         else:
-            responses = ("matrix", left) if move.directions is None else ("responses", number)
-            names = [("shift", number), responses, ("places", number), ("lengths", number)]
-            slots = tuple(table(*name) for name in names)
-            data = (table("matrix", out), *slots, self.dim)
-            source = t.g.leaf("linear", kind, data)
-            if move.directions is None:
-                slots = (slots[0], -1, *slots[2:])
-        entry = Entry("linear" if move else "column", out, left, right, bias, slots)
-        self.plan.entries.append(entry)
+            shift = table(Entering(Part.SHIFT, number))
+            along_inputs = move.directions is None
+            read: Table = Matrix(left) if along_inputs else Entering(Part.RESPONSES, number)
+            responses = table(read)
+            places, lengths = (
+                table(Entering(part, number)) for part in (Part.PLACES, Part.LENGTHS)
+            )
+            tables = Move(table(Matrix(out)), responses, lengths, self.dim)
+            source = t.g.linear(kind, tables, shift, places)
+            own = None if along_inputs else responses
+            entry = LinearEntry(out, left, right, bias, shift, own, places, lengths)
+            self.plan.entries.append(entry)
         t.values[out] = Changed(source, -1, column=True)
 
     def _enter_layer(
@@ -219,11 +248,14 @@ class _Builder:
         number, size = len(self.plan.entries), self.base(out).shape[1]
         if right in self.sources or bias in self.weights:
             raise Unfusable("a product with a parameter that is not transposed")
-        names = ("responses", "particles", "lengths")
-        slots = tuple(t.program.table(name, number) for name in names)
-        data = (t.program.table("matrix", out), *slots, self.dim)
-        self.plan.entries.append(Entry("spread", out, left, right, bias, slots))
-        t.values[out] = Changed(t.g.leaf("spread", t.kind(out), data, domain=size), -1)
+        responses, particles, lengths = (
+            t.program.table(Entering(part, number))
+            for part in (Part.RESPONSES, Part.PARTICLES, Part.LENGTHS)
+        )
+        move = Move(t.program.table(Matrix(out)), responses, lengths, self.dim)
+        entry = LayerEntry(out, left, right, bias, responses, particles, lengths)
+        self.plan.entries.append(entry)
+        t.values[out] = Changed(t.g.spread(t.kind(out), move, particles, size), -1)
 
     def finish(self) -> KernelPlan:
         """Write and compile the kernel."""

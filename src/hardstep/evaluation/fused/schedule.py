@@ -8,8 +8,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hardstep.evaluation.fused.emit_vectors import BYTES
-from hardstep.evaluation.fused.expressions import REDUCTIONS, Expr
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Expr,
+    IsUnit,
+    Linear,
+    Looped,
+    Moved,
+    Product,
+    Read,
+    Select,
+    Unit,
+)
 from hardstep.evaluation.fused.translate import Program
 
 
@@ -38,7 +48,7 @@ class Schedule:
         self.guards = _find_guards(self.needed, [end.difference for end in program.closings])
         self.per_lane: dict[int, list[Expr]] = defaultdict(list)
         self.loops: dict[int, dict[int, Loop]] = defaultdict(dict)  # by stage and domain
-        self.products: dict[int, list[Expr]] = defaultdict(list)
+        self.products: dict[int, list[Product]] = defaultdict(list)
         self.private: dict[int, Loop] = {}  # of a guarded product: run only with it
         self.loop_of: dict[int, Loop] = {}
         self.scratch = 0
@@ -55,14 +65,14 @@ class Schedule:
         consumers = _find_consumers(self.needed)
         order = {id(expr): n for n, expr in enumerate(self.needed)}
         for product in self.needed:
-            if id(product) not in self.guards:
+            if not isinstance(product, Product) or id(product) not in self.guards:
                 continue
             change = product.args[0]
             assert change.domain is not None
             own = {id(product)}
             members = [e for e in reachable([change]) if e.domain == change.domain]
             for expr in reversed(members):
-                inner = not expr.is_leaf and expr.op not in REDUCTIONS | {"product"}
+                inner = not expr.is_leaf and not isinstance(expr, Looped)
                 if inner and all(id(consumer) in own for consumer in consumers[id(expr)]):
                     own.add(id(expr))
             if id(change) in own:
@@ -72,14 +82,14 @@ class Schedule:
                 self.loop_of.update((id(expr), loop) for expr in exprs)
 
     def _place(self, expr: Expr) -> None:
-        if expr.op == "product":
+        if isinstance(expr, Product):
             self.products[expr.stage].append(expr)
-        elif expr.domain is None and expr.op not in REDUCTIONS:
+        elif expr.domain is None and not isinstance(expr, Looped):
             self.per_lane[expr.stage].append(expr)
             return
         if expr.is_leaf or id(expr) in self.loop_of:
             return
-        looped = expr.args[0] if expr.op in REDUCTIONS | {"product"} else expr
+        looped = expr.args[0] if isinstance(expr, Looped) else expr
         assert looped.domain is not None
         stage = expr.stage - (looped is not expr)
         loop = self.loops[stage].setdefault(looped.domain, Loop(looped.domain))
@@ -88,10 +98,10 @@ class Schedule:
 
     def _find_room(self) -> None:
         for expr in self.needed:
-            if expr.op == "product":
+            if isinstance(expr, Product):
                 domain = expr.args[0].domain
                 assert domain is not None
-                vectors = self.reserve(domain * self.lanes * BYTES[expr.kind])
+                vectors = self.reserve(domain * self.lanes * expr.kind.num_bytes)
                 self.changes[id(expr)] = ChangeList(vectors, self.reserve(domain * 8))
                 self._keep(expr)
             loop = self.loop_of.get(id(expr))
@@ -102,7 +112,7 @@ class Schedule:
 
     def _keep(self, expr: Expr) -> None:
         if id(expr) not in self.places:
-            size = (expr.domain or 1) * self.lanes * BYTES[expr.kind]
+            size = (expr.domain or 1) * self.lanes * expr.kind.num_bytes
             self.places[id(expr)] = self.reserve(size)
 
     def reserve(self, size: int) -> int:
@@ -135,7 +145,19 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
 
 # -- which lanes matter ----------------------------------------------------------------------
 
-_SOURCES = {"column", "linear", "spread"}
+
+def is_column(expr: Expr) -> bool:
+    """Whether it is the column that a candidate changes."""
+    if isinstance(expr, Read):
+        return expr.access is Access.CANDIDATE_LANE
+    return isinstance(expr, Linear)
+
+
+def _is_source(expr: Expr) -> bool:
+    """Whether a candidate's change enters here."""
+    if isinstance(expr, Read):
+        return expr.access in (Access.CANDIDATE_LANE, Access.CANDIDATE_AXIS)
+    return isinstance(expr, Moved)
 
 
 def _find_consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
@@ -149,9 +171,10 @@ def _find_consumers(needed: list[Expr]) -> dict[int, list[Expr]]:
 
 def _only_under(expr: Expr, consumer: Expr) -> Expr | None:
     """The condition under which a consumer looks at an argument."""
-    if consumer.op == "select" and consumer.args[1] is expr and expr not in consumer.args[::2]:
-        return consumer.args[0]
-    return None
+    if not isinstance(consumer, Select):
+        return None
+    condition, value, other = consumer.args
+    return condition if value is expr and expr not in (condition, other) else None
 
 
 def _find_guards(needed: list[Expr], roots: list[Expr]) -> dict[int, Expr]:
@@ -159,7 +182,7 @@ def _find_guards(needed: list[Expr], roots: list[Expr]) -> dict[int, Expr]:
     consumers = _find_consumers(needed)
     found = {}
     for expr in needed:
-        if expr.op != "product" or expr in roots:
+        if not isinstance(expr, Product) or expr in roots:
             continue
         conditions = [_only_under(expr, consumer) for consumer in consumers[id(expr)]]
         first = conditions[0] if conditions else None
@@ -191,7 +214,7 @@ def find_conditions(needed: list[Expr], program: Program) -> list[Expr]:
                 way = way | {id(condition)}
             ways.append(way)
         need[id(expr)] = frozenset.intersection(*ways) if ways else frozenset(conditions)
-    sources = [need[id(expr)] for expr in needed if expr.op in _SOURCES or expr.op == "candidate"]
+    sources = [need[id(expr)] for expr in needed if _is_source(expr)]
     common = frozenset.intersection(*sources) if sources else frozenset()
     return [condition for number, condition in conditions.items() if number in common]
 
@@ -200,7 +223,7 @@ def _find_changed(needed: list[Expr]) -> set[int]:
     """Expressions that depend on the candidate."""
     found: set[int] = set()
     for expr in needed:
-        own = expr.op in _SOURCES or expr.op in ("candidate", "unit", "is_unit")
+        own = expr.is_leaf and (_is_source(expr) or isinstance(expr, Unit | IsUnit))
         if own or any(id(arg) in found for arg in expr.args):
             found.add(id(expr))
     return found
@@ -208,20 +231,19 @@ def _find_changed(needed: list[Expr]) -> set[int]:
 
 # -- what a candidate costs, at most: examples in which nothing differs are skipped ----------
 
-_READS = {"lane", "at_unit", "matrix", "column"}  # one number per example
+_PER_EXAMPLE = (Access.LANE, Access.UNIT_LANE, Access.AXIS_LANE, Access.CANDIDATE_LANE)
 
 
 def count_operations(program: Program) -> int:
     """Additions, multiplications, comparisons and so on, if every example differs."""
     total = 0
     for expr in find_needed(program):
-        if expr.op == "product":
-            change = expr.args[0]
-            total += 2 * (change.domain or 1) * (expr.domain or 1)
-        elif expr.op in ("linear", "spread"):
-            total += 2 * expr.data[-1] * (expr.domain or 1)
+        if isinstance(expr, Product):
+            total += 2 * (expr.args[0].domain or 1) * (expr.domain or 1)
+        elif isinstance(expr, Moved):
+            total += 2 * expr.move.dim * (expr.domain or 1)
         elif not expr.is_leaf:
-            domain = expr.args[0].domain if expr.op in REDUCTIONS else expr.domain
+            domain = expr.args[0].domain if isinstance(expr, Looped) else expr.domain
             total += domain or 1
     return total * program.num_examples
 
@@ -230,6 +252,10 @@ def count_bytes(program: Program) -> int:
     """Bytes read from tables of base values and of candidates, if every example differs."""
     total = 0
     for expr in find_needed(program):
-        lines = 1 + expr.data[-1] if expr.op in ("linear", "spread") else expr.op in _READS
-        total += lines * BYTES[expr.kind] * (expr.domain or 1)
+        lines = 0
+        if isinstance(expr, Moved):
+            lines = 1 + expr.move.dim
+        elif isinstance(expr, Read) and expr.access in _PER_EXAMPLE:
+            lines = 1
+        total += lines * expr.kind.num_bytes * (expr.domain or 1)
     return total * program.num_examples

@@ -17,11 +17,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.fused.expressions import KINDS, Expr, Graph, Unfusable
-from hardstep.evaluation.fused.translate_elementwise import BUILD, COMPARISONS
+from hardstep.evaluation.fused.expressions import (
+    COMPARISONS,
+    KINDS,
+    Access,
+    Expr,
+    Fn,
+    Graph,
+    Kind,
+    Unfusable,
+)
+from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
+from hardstep.evaluation.fused.translate_elementwise import BUILD, Operand
+from hardstep.evaluation.ops.columns import Column
 from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]
+_COMPARISONS = {function.value for function in COMPARISONS}
 MAX_EXPRESSIONS = 6000  # beyond that compiling takes longer than it saves
 
 
@@ -59,15 +71,15 @@ class Program:
 
     num_examples: int
     graph: Graph = field(default_factory=Graph)
-    tables: dict[tuple[str, Any], int] = field(default_factory=dict)
+    tables: dict[Table, int] = field(default_factory=dict)
     exits: list[Expr] = field(default_factory=list)  # truths: the column differs from its base
     closings: list[Closing] = field(default_factory=list)
     order_by: int | None = None  # a recorded value by which examples are best sorted
     updated: set[int] = field(default_factory=set)  # recorded values to which changes are added
 
-    def table(self, layout: str, what: Any) -> int:
+    def table(self, table: Table) -> int:
         """The number of a table; the same one for the same content."""
-        return self.tables.setdefault((layout, what), len(self.tables))
+        return self.tables.setdefault(table, len(self.tables))
 
 
 class Translator:
@@ -85,7 +97,7 @@ class Translator:
         self,
         base: Lookup,
         num_examples: int,
-        weights: Mapping[int, Any],
+        weights: Mapping[int, Column | None],
         lowerings: "Mapping[str, Lowering]",
         on_stacks: "Mapping[str, Lowering]",
     ) -> None:
@@ -128,7 +140,7 @@ class Translator:
 
     # -- operands -------------------------------------------------------------------------
 
-    def kind(self, index: int) -> str:
+    def kind(self, index: int) -> Kind:
         """The kind of a recorded value."""
         return find_kind(self.base(index))
 
@@ -142,12 +154,13 @@ class Translator:
     def matrix(self, index: int, axis: int = -1) -> Expr:
         """A base value (examples, ..., D), read at j."""
         size = self.base(index).shape[axis]
-        slot = self.program.table("matrix", index)
-        return self.g.leaf("matrix", self.kind(index), slot, domain=size)
+        table = self.program.table(Matrix(index))
+        return self.g.read(Access.AXIS_LANE, self.kind(index), table, size)
 
     def at_unit(self, index: int) -> Expr:
         """A base value (examples, ..., D), read at the candidate's unit."""
-        return self.g.leaf("at_unit", self.kind(index), self.program.table("matrix", index))
+        table = self.program.table(Matrix(index))
+        return self.g.read(Access.UNIT_LANE, self.kind(index), table)
 
     def read_shared(self, index: int, ndim: int, axis: int | None, column: bool) -> Expr:
         """An unchanged operand, read where it varies: along lanes, along the axis, or nowhere."""
@@ -160,16 +173,16 @@ class Translator:
             raise Unfusable("an operand varies along an axis that is not followed")
         lanes = lanes and value.shape[0] > 1
         if not lanes and not along:
-            return self.g.leaf("scalar", kind, self.program.table("flat", index))
+            return self.g.read(Access.FIRST, kind, self.program.table(Flat(index)))
         if not along:
-            return self.g.leaf("lane", kind, self.program.table("per_example", index))
+            return self.g.read(Access.LANE, kind, self.program.table(PerExample(index)))
         assert axis is not None
         if lanes:
             return self.at_unit(index) if column else self.matrix(index, axis)
-        slot = self.program.table("flat", index)
+        table = self.program.table(Flat(index))
         if column:
-            return self.g.leaf("unit_entry", kind, slot)
-        return self.g.leaf("entry", kind, slot, domain=value.shape[axis])
+            return self.g.read(Access.UNIT, kind, table)
+        return self.g.read(Access.AXIS, kind, table, value.shape[axis])
 
     def dense(self, index: int) -> Changed:
         """A changed value as an expression along its axis, columns put into their place."""
@@ -182,27 +195,27 @@ class Translator:
     def put_back(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
         """A column put into its place among old values; examples in which it differs continue."""
         self.leave_axis(column.expr, at_unit)
-        here = self.g.leaf("is_unit", "i1", domain=old.domain)
-        return Changed(self.g.apply("select", here, column.expr, old, kind=old.kind), column.axis)
+        here = self.g.is_unit(old.domain)
+        return Changed(self.g.select(here, column.expr, old), column.axis)
 
     def only_unit(self, index: int) -> Changed:
         """A changed value along an axis of size 1, as a value per lane."""
         found = self.dense(index)
         if self.changed(index).column or found.expr.domain is None:
             return Changed(self.changed(index).expr)
-        return Changed(self.g.pick(found.expr, self.g.constant(0, "i64")))
+        return Changed(self.g.pick(found.expr, self.g.constant(0, Kind.I64)))
 
     def leave_axis(self, column: Expr, old: Expr) -> None:
         """A column leaves its axis: examples in which it differs continue."""
-        differs = self.g.apply("ne", column, old, kind="i1")
+        differs = self.g.apply(Fn.NE, column, old)
         if differs not in self.program.exits:
             self.program.exits.append(differs)
 
     def add_vector(self, index: int) -> None:
         """A parameter vector that candidates replace as a whole."""
-        slot = self.program.table("candidate", index)
-        size = self.base(index).shape[0]
-        self.values[index] = Changed(self.g.leaf("candidate", self.kind(index), slot, size), -1)
+        table, size = self.program.table(Replaced(index)), self.base(index).shape[0]
+        read = self.g.read(Access.CANDIDATE_AXIS, self.kind(index), table, size)
+        self.values[index] = Changed(read, -1)
         self.vectors.add(index)
 
     # -- element-wise ---------------------------------------------------------------------
@@ -252,7 +265,7 @@ class Translator:
         return wide[0] if len(wide) == 1 else None
 
 
-def find_kind(value: Tensor) -> str:
+def find_kind(value: Tensor) -> Kind:
     """The kind of a recorded value."""
     kind = KINDS.get(value.dtype)
     if kind is None:
@@ -264,23 +277,23 @@ def build_elementwise(
     node: Node, base: Lookup, graph: Graph, operand: Callable[[Ref], Expr]
 ) -> Expr:
     """An element-wise operation with expressions in place of its tensors."""
-    compared = node.name in COMPARISONS
+    compared = node.name in _COMPARISONS
     kind = _find_compared_kind(node, base) if compared else find_kind(base(node.outputs[0]))
     args, kwargs = node.filled(operand)
     args += _place_keywords(node.name, kwargs)
     return BUILD[node.name](graph, args, kind)
 
 
-def _find_compared_kind(node: Node, base: Lookup) -> str:
+def _find_compared_kind(node: Node, base: Lookup) -> Kind:
     """The kind in which torch compares: a number or a lone value does not widen a tensor."""
     args, _ = node.filled(lambda ref: base(ref.index))
     kind = KINDS.get(torch.result_type(*args[:2]))
     if kind is None:
-        raise Unfusable(f"{node.name} of other types than {', '.join(KINDS.values())}")
+        raise Unfusable(f"{node.name} of other types than {', '.join(map(str, KINDS.values()))}")
     return kind
 
 
-def _place_keywords(name: str, kwargs: dict[str, Any]) -> list[Any]:
+def _place_keywords(name: str, kwargs: Mapping[str, Operand]) -> list[Operand]:
     """Keyword arguments that matter, in the place where the builders expect them."""
     expected = {"add": "alpha", "sub": "alpha", "div": "rounding_mode", "addcmul": "value"}
     ignored = {"_to_copy": kwargs.keys(), "clone": {"memory_format"}}.get(name, set())

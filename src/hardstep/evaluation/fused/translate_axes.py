@@ -1,8 +1,25 @@
 """Operations along the axis of a value, as expressions: views, products, reductions, losses."""
 
-from typing import Any
+from collections.abc import Callable
 
-from hardstep.evaluation.fused.expressions import FLOATS, Expr, Graph, Unfusable
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Apply,
+    Expr,
+    Fn,
+    Graph,
+    Kind,
+    Reduction,
+    Unfusable,
+)
+from hardstep.evaluation.fused.tables import (
+    Flat,
+    LabelWeight,
+    Matrix,
+    PerExample,
+    PickedScore,
+    Weight,
+)
 from hardstep.evaluation.fused.translate import (
     Changed,
     Closing,
@@ -60,31 +77,31 @@ def _lower_product(t: Translator, node: Node) -> None:
     if node.name == "addmm" and t.base(refs[0]).dim() == 2 and t.base(refs[0]).shape[0] != 1:
         raise Unfusable("addmm with a matrix added")
     kind, size = t.kind(out), t.base(out).shape[1]
-    if kind not in ("f32", "f64"):
+    if not kind.is_float:
         raise Unfusable(f"{node.name} of {kind}")
-    found, weight = t.changed(left), t.program.table("weight", right)
+    found, weight = t.changed(left), t.program.table(Weight(right))
     t.program.updated.add(out)
     if found.column:
         t.leave_axis(found.expr, t.at_unit(left))
-        delta = t.g.apply("sub", found.expr, t.at_unit(left))
-        factor = t.g.leaf("weight", kind, weight, domain=size)
-        update = t.g.apply("mul", delta, factor)
-        t.values[out] = Changed(t.g.apply("add", t.matrix(out), update), -1)
+        delta = t.g.apply(Fn.SUB, found.expr, t.at_unit(left))
+        factor = t.g.read(Access.UNIT_AXIS, kind, weight, size)
+        update = t.g.apply(Fn.MUL, delta, factor)
+        t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), update), -1)
         return
     if found.expr.domain is None:
         raise Unfusable(f"{node.name} of a value that does not vary along its axis")
-    change = t.g.apply("sub", found.expr, t.matrix(left))
-    base = t.program.table("matrix", out)
+    change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
+    base = t.program.table(Matrix(out))
     t.values[out] = Changed(t.g.product(change, size, weight, base), -1)
 
 
 def _shift(t: Translator, bias: int, out: int) -> None:
     """x·W + b with only the bias changed."""
     new = t.changed(bias).expr
-    old = t.g.leaf("entry", new.kind, t.program.table("flat", bias), domain=new.domain)
-    shift = t.g.apply("sub", new, old)
+    old = t.g.read(Access.AXIS, new.kind, t.program.table(Flat(bias)), new.domain)
+    shift = t.g.apply(Fn.SUB, new, old)
     t.program.updated.add(out)
-    t.values[out] = Changed(t.g.apply("add", t.matrix(out), shift), -1)
+    t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), shift), -1)
 
 
 def _lower_softmax(t: Translator, node: Node) -> None:
@@ -95,11 +112,11 @@ def _lower_softmax(t: Translator, node: Node) -> None:
 
 def build_softmax(g: Graph, name: str, value: Expr) -> Expr:
     """Softmax or its logarithm along the expression's axis."""
-    shifted = g.apply("sub", value, g.reduce("amax", value))
-    total = g.reduce("total", g.apply("exp", shifted))
+    shifted = g.apply(Fn.SUB, value, g.reduce(Reduction.MAX, value))
+    total = g.reduce(Reduction.TOTAL, g.apply(Fn.EXP, shifted))
     if name == "_softmax":
-        return g.apply("div", g.apply("exp", shifted), total)
-    return g.apply("sub", shifted, g.apply("log", total))
+        return g.apply(Fn.DIV, g.apply(Fn.EXP, shifted), total)
+    return g.apply(Fn.SUB, shifted, g.apply(Fn.LOG, total))
 
 
 def _read_along(t: Translator, node: Node, index: int, dim: int) -> Expr:
@@ -118,10 +135,10 @@ def _lower_best(t: Translator, node: Node) -> None:
     if dim is None:
         raise Unfusable(f"{node.name} over everything")
     value = _read_along(t, node, node.inputs[0], dim)
-    if value.kind not in FLOATS:
+    if not value.kind.is_float:
         raise Unfusable(f"{node.name} of {value.kind}")
-    which = "max" if "max" in node.name else "min"
-    extreme, place = t.g.reduce(f"a{which}", value), t.g.reduce(f"arg{which}", value, kind="i64")
+    best = (Reduction.MAX, Reduction.ARGMAX), (Reduction.MIN, Reduction.ARGMIN)
+    extreme, place = (t.g.reduce(one, value) for one in best["max" not in node.name])
     for out, expr in zip(node.outputs, list_results(node, extreme, place), strict=True):
         t.values[out] = Changed(expr)
 
@@ -146,18 +163,18 @@ def _lower_sum(t: Translator, node: Node) -> None:
             raise Unfusable(f"{node.name} over examples, but not over everything")
         _close_value(t, index, out, count)
         return
-    if len(dims) != 1 or t.kind(index) == "i64":
+    if len(dims) != 1 or t.kind(index) is Kind.I64:
         raise Unfusable(f"{node.name} over several axes")
-    total = t.g.reduce("total", _read_along(t, node, index, dims[0]))
+    total = t.g.reduce(Reduction.TOTAL, _read_along(t, node, index, dims[0]))
     if node.name == "mean":
-        total = t.g.apply("div", total, t.g.constant(count, total.kind))
+        total = t.g.apply(Fn.DIV, total, t.g.constant(count, total.kind))
     t.values[out] = Changed(total)
 
 
 def _close_value(t: Translator, index: int, out: int, count: int) -> None:
     """Everything added up: the differences of the changed examples, in double precision."""
     found = t.dense(index)
-    if found.expr.kind not in ("f32", "f64"):
+    if not found.expr.kind.is_float:
         raise Unfusable("a sum of integers")
     ndim = t.base(index).dim()
     old = t.read_shared(index, ndim, found.axis, column=False)
@@ -168,13 +185,13 @@ def _close_value(t: Translator, index: int, out: int, count: int) -> None:
 
 
 def _close_difference(t: Translator, out: int, new: Expr, old: Expr, count: float) -> None:
-    close_sum(t, out, t.g.apply("sub", t.g.cast(new, "f64"), t.g.cast(old, "f64")), count)
+    close_sum(t, out, t.g.apply(Fn.SUB, t.g.cast(new, Kind.F64), t.g.cast(old, Kind.F64)), count)
 
 
 def close_sum(t: Translator, out: int, difference: Expr, count: float) -> None:
     """A sum over examples of what an example adds to the base, divided by a count."""
     if difference.domain is not None:
-        difference = t.g.reduce("total", difference)
+        difference = t.g.reduce(Reduction.TOTAL, difference)
     t.program.closings.append(Closing(out, difference, count))
     t.closed.add(out)
 
@@ -183,24 +200,25 @@ def _lower_nll(t: Translator, node: Node) -> None:
     """Negative log-likelihood of shared labels."""
     scores, target, weight, reduction, ignore = node.args[:5]
     labels = t.base(target.index)
-    if t.kind(target.index) != "i64":
+    if t.kind(target.index) is not Kind.I64:
         raise Unfusable("nll_loss with labels that are not int64")
     if set(node.inputs) & t.values.keys() != {scores.index} or labels.dim() != 1 or not reduction:
         raise Unfusable("nll_loss other than of changed scores, reduced")
     found = t.dense(scores.index)
     if found.axis != -1 or found.expr.domain is None:
         raise Unfusable("nll_loss along an axis that is not followed")
-    label = t.g.leaf("lane", "i64", t.program.table("per_example", target.index))
+    label = t.g.read(Access.LANE, Kind.I64, t.program.table(PerExample(target.index)))
     # Only one score per example is needed, so take it before what is alike for all of them.
     new = _pick(t, found.expr, label)
-    old = t.g.leaf("lane", new.kind, t.program.table("picked", (scores.index, target.index)))
-    factor = ("nll", target.index, weight.index if weight else None, ignore)
-    scale = t.g.leaf("lane", "f64", t.program.table("weights", factor))
-    gain = t.g.apply("sub", t.g.cast(old, "f64"), t.g.cast(new, "f64"))
+    picked = t.program.table(PickedScore(scores.index, target.index))
+    old = t.g.read(Access.LANE, new.kind, picked)
+    factor = LabelWeight(target.index, weight.index if weight else None, ignore)
+    scale = t.g.read(Access.LANE, Kind.F64, t.program.table(factor))
+    gain = t.g.apply(Fn.SUB, t.g.cast(old, Kind.F64), t.g.cast(new, Kind.F64))
     # Examples that do not count have weight 0, and 0 times not-a-number must not spoil the sum.
-    zero = t.g.constant(0.0, "f64")
-    counts = t.g.apply("ne", scale, zero, kind="i1")
-    loss = t.g.apply("select", counts, t.g.apply("mul", gain, scale), zero, kind="f64")
+    zero = t.g.constant(0.0, Kind.F64)
+    counts = t.g.apply(Fn.NE, scale, zero)
+    loss = t.g.select(counts, t.g.apply(Fn.MUL, gain, scale), zero)
     mean = reduction == 1
     divisor = node.outputs[1] if mean else 1
     t.program.closings.append(Closing(node.outputs[0], loss, divisor, by_value=mean))
@@ -208,8 +226,9 @@ def _lower_nll(t: Translator, node: Node) -> None:
 
 
 def _pick(t: Translator, value: Expr, label: Expr) -> Expr:
-    if value.op == "sub" and value.args[1].domain is None:
-        return t.g.apply("sub", _pick(t, value.args[0], label), value.args[1])
+    shifted = isinstance(value, Apply) and value.function is Fn.SUB
+    if shifted and value.args[1].domain is None:
+        return t.g.apply(Fn.SUB, _pick(t, value.args[0], label), value.args[1])
     return t.g.pick(value, label)
 
 
@@ -224,10 +243,10 @@ def _lower_mse(t: Translator, node: Node) -> None:
     ndim, size = t.base(inputs[0]).dim(), t.base(inputs[0]).numel()
     axis = -1 if ndim == 2 else None
 
-    def error(read: Any) -> Expr:
+    def error(read: Callable[[int], Expr]) -> Expr:
         a, b = (t.g.cast(read(i), t.kind(out)) for i in inputs)
-        gap = t.g.apply("sub", a, b)
-        return t.g.apply("mul", gap, gap)
+        gap = t.g.apply(Fn.SUB, a, b)
+        return t.g.apply(Fn.MUL, gap, gap)
 
     def now(index: int) -> Expr:
         return t.dense(index).expr if index in t.values else before(index)

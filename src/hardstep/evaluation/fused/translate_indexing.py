@@ -4,7 +4,21 @@ import math
 
 import torch
 
-from hardstep.evaluation.fused.expressions import Expr, Unfusable
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Apply,
+    Cast,
+    Constant,
+    Expr,
+    Fn,
+    Kind,
+    Read,
+    Reduce,
+    Reduction,
+    Select,
+    Unfusable,
+)
+from hardstep.evaluation.fused.tables import FirstPerExample, Matrix, PerExample, Replaced, Weight
 from hardstep.evaluation.fused.translate import Changed, Lowering, Stack, Translator
 from hardstep.evaluation.fused.translate_stacks import read_part
 from hardstep.evaluation.trace.record import Node
@@ -57,21 +71,21 @@ def _find_choice(t: Translator, index: int, num: int) -> Expr:
     value = t.base(index).flatten(1)
     if not bool((value == value[:, :1]).all()):
         raise Unfusable("gather with an index that varies within an example")
-    return t.g.leaf("lane", "i64", t.program.table("first_per_example", index))
+    return t.g.read(Access.LANE, Kind.I64, t.program.table(FirstPerExample(index)))
 
 
 def _select_part(t: Translator, stack: Stack, choice: Expr, out: int) -> Expr:
     """The part that each example chooses; the base value where that part did not change."""
-    kind, fixed = t.kind(out), choice.op == "lane"
-    slot = t.program.table("matrix", out)
-    result = t.g.leaf("matrix", kind, slot, domain=t.base(out).shape[-1])
+    fixed = isinstance(choice, Read)
+    table, size = t.program.table(Matrix(out)), t.base(out).shape[-1]
+    result = t.g.read(Access.AXIS_LANE, t.kind(out), table, size)
     for number, part in enumerate(stack.parts):
         if part is None and fixed:
             continue
         value = read_part(t, stack, number, column=False)
         # Every part under its own condition, so that none is computed where it is not chosen.
-        here = t.g.apply("eq", choice, t.g.constant(number, "i64"), kind="i1")
-        result = t.g.apply("select", here, value, result, kind=kind)
+        here = t.g.apply(Fn.EQ, choice, t.g.constant(number, Kind.I64))
+        result = t.g.select(here, value, result)
     return result
 
 
@@ -85,33 +99,32 @@ def _lower_index(t: Translator, node: Node) -> None:
         raise Unfusable("indexing other than by one number per example")
     if t.base(at).shape[0] != t.program.num_examples:
         raise Unfusable("indexing across examples")
-    if table.index in t.weights and getattr(t.weights[table.index], "axis", None) != 0:
+    weight = t.weights.get(table.index)
+    if table.index in t.weights and (weight is None or weight.axis != 0):
         raise Unfusable("indexing a parameter of which more than a row changes")
     num, size = t.base(table.index).shape
-    before = t.g.leaf("lane", "i64", t.program.table("per_example", at))
+    before = t.g.read(Access.LANE, Kind.I64, t.program.table(PerExample(at)))
     before = _count_from_front(t, before, num)
     choice = _check_place(t.changed(at).expr, num) if at in t.values else before
     kind = t.kind(table.index)
-    if kind not in ("f32", "f64"):
+    if not kind.is_float:
         raise Unfusable("indexing a table of integers")
-    slot = t.program.table("weight", table.index)
-    read = t.g.lookup(choice, kind, size, slot)
+    read = t.g.lookup(choice, kind, size, t.program.table(Weight(table.index)))
     if table.index in t.weights:
-        slot = t.program.table("candidate", table.index)
-        new = t.g.leaf("candidate", kind, slot, domain=size)
-        unit = t.g.leaf("unit", "i64")
-        here = t.g.apply("eq", choice, unit, kind="i1")
+        replaced = t.program.table(Replaced(table.index))
+        new, unit = t.g.read(Access.CANDIDATE_AXIS, kind, replaced, size), t.g.unit()
+        here = t.g.apply(Fn.EQ, choice, unit)
         # Examples that read the changed row count even if nothing else about them changed.
-        t.program.exits.append(t.g.apply("eq", before, unit, kind="i1"))
-        read = t.g.apply("select", here, new, read, kind=kind)
+        t.program.exits.append(t.g.apply(Fn.EQ, before, unit))
+        read = t.g.select(here, new, read)
     t.values[node.outputs[0]] = Changed(read, -1)
 
 
 def _count_from_front(t: Translator, index: Expr, num: int) -> Expr:
     """Negative indices count from the end."""
-    negative = t.g.apply("lt", index, t.g.constant(0, "i64"), kind="i1")
-    back = t.g.apply("add", index, t.g.constant(num, "i64"))
-    return t.g.apply("select", negative, back, index, kind="i64")
+    negative = t.g.apply(Fn.LT, index, t.g.constant(0, Kind.I64))
+    back = t.g.apply(Fn.ADD, index, t.g.constant(num, Kind.I64))
+    return t.g.select(negative, back, index)
 
 
 def _check_place(index: Expr, num: int) -> Expr:
@@ -124,19 +137,24 @@ def _check_place(index: Expr, num: int) -> Expr:
 
 def _find_bounds(value: Expr) -> tuple[float, float]:
     """The least and the largest number an expression can be, as far as its form tells."""
-    if value.op in ("argmax", "argmin"):
-        return 0, (value.args[0].domain or 1) - 1
-    if value.op == "constant":
-        return float(value.data), float(value.data)
-    if value.op == "mod":
-        return 0, float(value.args[1].data) - 1
-    if value.op == "cast" and value.args[0].kind == "i1":
-        return 0, 1
-    parts = [_find_bounds(part) for part in value.args if part.kind == "i64"]
-    if value.op not in ("select", "max", "min") or not parts:
-        return -math.inf, math.inf
-    pick = {"select": (min, max), "max": (max, max), "min": (min, min)}[value.op]
-    return pick[0](low for low, _ in parts), pick[1](high for _, high in parts)
+    match value:
+        case Constant():
+            return float(value.value), float(value.value)
+        case Reduce(reduction=Reduction.ARGMAX | Reduction.ARGMIN):
+            return 0, (value.args[0].domain or 1) - 1
+        case Cast() if value.args[0].kind is Kind.I1:
+            return 0, 1
+        case Apply(function=Fn.MOD):
+            return 0, _find_bounds(value.args[1])[1] - 1
+        case Select():
+            lows, highs = zip(*map(_find_bounds, value.args[1:]), strict=True)
+            return min(lows), max(highs)
+        case Apply(function=Fn.MAX | Fn.MIN):
+            lows, highs = zip(*map(_find_bounds, value.args), strict=True)
+            best = max if value.function is Fn.MAX else min
+            return best(lows), best(highs)
+        case _:
+            return -math.inf, math.inf
 
 
 INDEXING: dict[str, Lowering] = {"gather": _lower_gather, "index": _lower_index}

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from hardstep.evaluation.fused.expressions import FLOATS, Expr, Unfusable
+from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Kind, Unfusable
+from hardstep.evaluation.fused.tables import Slab
 from hardstep.evaluation.fused.translate import Changed, Lowering, Stack, Translator, find_argument
 from hardstep.evaluation.fused.translate_axes import (
     build_softmax,
@@ -38,10 +39,12 @@ def read_part(t: Translator, stack: Stack, number: int, column: bool) -> Expr:
 def _read_old(t: Translator, stack: Stack, number: int, column: bool) -> Expr:
     """What a part is without a change."""
     kind, shape = t.kind(stack.whole), t.base(stack.whole).select(stack.axis, number).shape
-    slot = t.program.table("slab", (stack.whole, stack.axis, number))
+    slab = t.program.table(Slab(stack.whole, stack.axis, number))
     if len(shape) == 1:
-        return t.g.leaf("lane", kind, slot)
-    return t.g.leaf("at_unit", kind, slot) if column else t.g.leaf("matrix", kind, slot, shape[1])
+        return t.g.read(Access.LANE, kind, slab)
+    if column:
+        return t.g.read(Access.UNIT_LANE, kind, slab)
+    return t.g.read(Access.AXIS_LANE, kind, slab, shape[1])
 
 
 def _read_parts(t: Translator, stack: Stack) -> tuple[list[Expr], bool]:
@@ -185,7 +188,7 @@ def _lower_sum(t: Translator, node: Node) -> None:
     exprs, column = _read_parts(t, stack)
     total = _add_parts(t, [t.g.cast(expr, kind) for expr in exprs])
     if node.name == "mean":
-        total = t.g.apply("div", total, t.g.constant(len(exprs), kind))
+        total = t.g.apply(Fn.DIV, total, t.g.constant(len(exprs), kind))
     t.values[out] = _wrap(total, column)
 
 
@@ -198,18 +201,18 @@ def _find_reduced(t: Translator, node: Node, dims: Any) -> Stack:
 
 
 def _add_parts(t: Translator, terms: list[Expr]) -> Expr:
-    return reduce(lambda a, b: t.g.apply("add", a, b), terms)
+    return reduce(lambda a, b: t.g.apply(Fn.ADD, a, b), terms)
 
 
 def _close_stack(t: Translator, node: Node) -> None:
     """Everything added up: the differences of the changed parts, in double precision."""
     stack, out, g = _find_stack(t, node), node.outputs[0], t.g
-    if t.kind(stack.whole) != t.kind(out) or t.kind(out) not in FLOATS:
+    if t.kind(stack.whole) != t.kind(out) or not t.kind(out).is_float:
         raise Unfusable(f"{node.name} of a stack with another type")
 
     def gap(number: int) -> Expr:
         new, old = read_part(t, stack, number, False), _read_old(t, stack, number, False)
-        return g.apply("sub", g.cast(new, "f64"), g.cast(old, "f64"))
+        return g.apply(Fn.SUB, g.cast(new, Kind.F64), g.cast(old, Kind.F64))
 
     gaps = [gap(number) for number, part in enumerate(stack.parts) if part is not None]
     count = t.base(stack.whole).numel() if node.name == "mean" else 1
@@ -219,14 +222,14 @@ def _close_stack(t: Translator, node: Node) -> None:
 def _lower_best(t: Translator, node: Node) -> None:
     """The largest or smallest part at every place, and the first time it is reached."""
     stack, g = _find_reduced(t, node, find_argument(node, 1, "dim", None)), t.g
-    which, within = ("max", "le") if "max" in node.name else ("min", "ge")
+    which, within = (Fn.MAX, Fn.LE) if "max" in node.name else (Fn.MIN, Fn.GE)
     (extreme, *others), column = _read_parts(t, stack)
-    place = g.constant(0, "i64")
+    place = g.constant(0, Kind.I64)
     for number, expr in enumerate(others, start=1):
         # As in torch, not-a-number beats every number, and only the first one counts.
-        beaten = g.apply("not", g.apply(within, expr, extreme, kind="i1"))
-        beaten = g.apply("and", beaten, g.apply("eq", extreme, extreme, kind="i1"))
-        place = g.apply("select", beaten, g.constant(number, "i64"), place, kind="i64")
+        beaten = g.apply(Fn.NOT, g.apply(within, expr, extreme))
+        beaten = g.apply(Fn.AND, beaten, g.apply(Fn.EQ, extreme, extreme))
+        place = g.select(beaten, g.constant(number, Kind.I64), place)
         extreme = g.apply(which, extreme, expr)
     for out, expr in zip(node.outputs, list_results(node, extreme, place), strict=True):
         t.values[out] = _wrap(expr, column)
