@@ -229,11 +229,12 @@ def rss_mb(record: dict) -> float:
     return (record["rss_peak_bytes"] - record["rss_before_bytes"]) / 1e6
 
 
-def compare_times(found: list[dict]) -> str:
-    """Processor time of whole forward passes in batches against ours, by number of particles."""
-    timed = [record for record in found if "cpu_seconds" in record]
-    ratios = [record["cpu_seconds_batched"] / record["cpu_seconds"] for record in timed]
-    return ", ".join(f"{ratio:.1f}" for ratio in ratios)
+def compare_times(found: list[dict]) -> list[str]:
+    """Processor time of whole forward passes in batches against ours, if it was recorded."""
+    if not all("cpu_seconds" in record for record in found):
+        return []
+    ratios = [record["cpu_seconds_batched"] / record["cpu_seconds"] for record in found]
+    return [", ".join(f"{ratio:.1f}" for ratio in ratios)]
 
 
 def table() -> str:
@@ -249,10 +250,11 @@ def table() -> str:
         cells = [f"{live_mb(record):,.1f} MB ({rss_mb(record):,.1f})" for record in found]
         # Against the larger of the two subsets.
         live, rss = (size(found[-1]) / max(map(size, found[:-1])) for size in (live_mb, rss_mb))
-        lines.append([str(num_steps), *cells, f"{live:.1f} ({rss:.1f})", compare_times(found)])
+        times = compare_times(found[:-1])
+        lines.append([str(num_steps), *cells, f"{live:.1f} ({rss:.1f})", *times])
     head = ["T", "ours, 1 particle a block", "ours, 2 particles", "BPTT", "BPTT / ours"]
     head.append("time, batched / ours")
-    return markdown_table(head, lines)
+    return markdown_table(head[: len(lines[0])], lines)
 
 
 def draw() -> None:

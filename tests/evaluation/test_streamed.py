@@ -313,3 +313,30 @@ def test_wrong_losses_are_found_out(monkeypatch):
         warnings.simplefilter("error")
         right_losses(candidates, problem, evaluator)
     assert any("a wrong streamed loss" in note for note in evaluator.notes.values())
+
+
+@pytest.mark.parametrize("height", [1.0, 700.0], ids=["finite", "infinite"])
+def test_one_changed_channel_passes_a_convolution_as_a_difference(height):
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 5, 3), nn.Conv2d(5, 4, 3, stride=2, padding=1)
+
+        def forward(self, inputs):
+            hidden = torch.exp(height * self.first(inputs))
+            return torch.sigmoid(self.second(hidden)).flatten(1)[:, :3]
+
+    problem = classify(made(Network), (1, 8, 8), torch.float64)
+    candidates = candidates_for(problem.model, RowWise(2), scale=2.0)
+    with torch.no_grad():
+        base = problem.model(problem.inputs)
+        plain = OneByOne().losses(candidates, problem)
+        work = survey(problem, candidates).work[0]
+        lane = Lane(candidates, next(candidates.spans()))
+        follow(problem, candidates, [lane])
+    assert bool(base.isfinite().all()) == (height == 1)
+    assert plain.unique().numel() > 10
+    own = plain[: lane.num]
+    torch.testing.assert_close(lane.losses, own, rtol=1e-10, atol=1e-10, equal_nan=True)
+    if height == 1:
+        assert lane.work / lane.num < 0.3 * work  # of five channels one goes through
