@@ -14,6 +14,7 @@ from hardstep.bench.records import read_lines
 
 BENCHMARKS = Path(__file__).resolve().parent.parent
 RECORDS = BENCHMARKS / "results" / "bench-step.jsonl"
+NETWORK_RECORDS = BENCHMARKS / "results" / "bench-networks.jsonl"
 Record = dict[str, Any]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.step.page import PAGE, describe_pictures, describe_range, renew, seconds, times
 from benchmarks.step.records import Record, latest
 from benchmarks.step.rows import ROWS
 from benchmarks.step.runs import DISTURBED
@@ -11,7 +12,7 @@ from hardstep._pages import markdown_table
 
 BEGIN, END = "<!-- bench-step:begin -->", "<!-- bench-step:end -->"
 BATCH = 512  # what the table is for; trials with other batches are not shown
-PAGE, CHART = "performance.md", "performance.png"
+CHART = "performance.png"
 OURS, INK = "#2a6f97", "#1b1b1b"
 COLUMNS = (
     "step",
@@ -35,11 +36,7 @@ def write(records: list[Record], docs: Path) -> None:
         return
     if compared := _compared(found):
         draw(compared, docs / CHART)
-    page = docs / PAGE
-    before, rest = page.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{text(records)}\n{END}{after}")
-    print(f"wrote {page}")
+    renew(docs / PAGE, (BEGIN, END), text(records))
 
 
 def text(records: list[Record]) -> str:
@@ -68,13 +65,13 @@ def line(record: Record) -> str:
     if record["kind"] == "written":
         return _written(record)
     if record["kind"] == "profile":
-        return f"{record['row']}: {', '.join(f'{n} {_seconds(v)}' for n, v in _parts(record))}"
+        return f"{record['row']}: {', '.join(f'{n} {seconds(v)}' for n, v in _parts(record))}"
     ours = record["ours"]
-    text = f"{record['row']}: ours {_seconds(ours['median']['wall'])}"
+    text = f"{record['row']}: ours {seconds(ours['median']['wall'])}"
     if record["theirs"]:
         ratio = record["ratio"]
-        text += f", published {_seconds(record['theirs']['median']['wall'])}"
-        text += f", {_times(ratio['wall'])} wall, {_times(ratio['cpu'])} CPU"
+        text += f", published {seconds(record['theirs']['median']['wall'])}"
+        text += f", {times(ratio['wall'])} wall, {times(ratio['cpu'])} CPU"
     text += f", outside evaluation {ours['outside_evaluation']:.0%}"
     if record["foreign_cores"] > DISTURBED:
         text += f"; DISTURBED, others used {record['foreign_cores']:.1f} cores"
@@ -84,8 +81,8 @@ def line(record: Record) -> str:
 def _written(record: Record) -> str:
     hand, layers = (record[name]["median"]["cpu"] for name in ("by_hand", "from_layers"))
     return (
-        f"the recurrence of `{record['row']}` written by hand takes {_seconds(hand)} of CPU time "
-        f"per step, the same network built from `hardstep.nn` {_seconds(layers)}: "
+        f"the recurrence of `{record['row']}` written by hand takes {seconds(hand)} of CPU time "
+        f"per step, the same network built from `hardstep.nn` {seconds(layers)}: "
         f"{record['speed']['cpu']:.0%} of its speed"
     )
 
@@ -108,6 +105,23 @@ def _others(records: list[Record]) -> Iterator[str]:
         yield _profiles(profiles)
     for record in latest(records, "written").values():
         yield f"{line(record)[:1].upper()}{line(record)[1:]}."
+    if compared := list(latest(records, "against").values()):
+        yield _against(compared)
+
+
+def _against(compared: list[Record]) -> str:
+    """Each row beside an older commit, measured in one run."""
+    lines = [
+        [
+            record["title"],
+            f"`{record['revision'][:10]}`",
+            *(seconds(record[side]["median"]["wall"]) for side in ("older", "ours")),
+            *(f"{record['speed'][clock]:.2f}" for clock in ("wall", "cpu")),
+        ]
+        for record in compared
+    ]
+    columns = ["beside an older commit", "commit", "older", "ours", "older ÷ ours, wall", "CPU"]
+    return markdown_table(columns, lines)
 
 
 def _table(found: list[Record]) -> str:
@@ -121,11 +135,11 @@ def _cells(record: Record) -> list[str]:
     return [
         record["title"],
         f"{ours['probes']:,}",
-        _seconds(theirs["median"]["wall"]) if theirs else "–",
-        _seconds(ours["median"]["wall"]),
-        f"**{_times(ratio['wall'])}**" if ratio else "–",
-        _times(ratio["cpu"]) if ratio else "–",
-        f"{_seconds(record['batched']['wall'])} ({_times(record['batched']['ratio']['wall'])})",
+        seconds(theirs["median"]["wall"]) if theirs else "–",
+        seconds(ours["median"]["wall"]),
+        f"**{times(ratio['wall'])}**" if ratio else "–",
+        times(ratio["cpu"]) if ratio else "–",
+        f"{seconds(record['batched']['wall'])} ({times(record['batched']['ratio']['wall'])})",
         f"{ours['outside_evaluation']:.0%}",
         f"{record['limit']['reached']:.0%}",
         " / ".join(first),
@@ -189,27 +203,15 @@ def _origin(found: list[Record]) -> str:
     theirs = newest["theirs"]["versions"] if newest["theirs"] else {}
     listed = ", ".join(f"{name} {value}" for name, value in {**versions, **theirs}.items())
     repeats = " or ".join(sorted({str(record["repeats"]) for record in found}))
+    limits = [record["limit"] for record in found]
     return (
         f"Recorded {newest['date'][:10]} in `benchmarks/results/bench-step.jsonl.gz` by "
         f"`make bench-step`; {machine['processor']}, {machine['threads']} threads on "
-        f"{machine['cores']} cores, {_range(found, 'peak_operations')} GFLOP/s and "
-        f"{_range(found, 'peak_bytes')} GB/s measured, row by row; batch {newest['batch']}, "
-        f"repeats {repeats}; {_pictures(found)}; the newest row: {listed}."
+        f"{machine['cores']} cores, {describe_range(limits)} GFLOP/s and "
+        f"{describe_range(limits, 'peak_bytes')} GB/s measured, row by row; "
+        f"batch {newest['batch']}, repeats {repeats}; {describe_pictures(found)}; "
+        f"the newest row: {listed}."
     )
-
-
-def _pictures(found: list[Record]) -> str:
-    """Which rows were measured on pictures of MNIST."""
-    real = [r["title"] for r in found if r["ours"].get("pictures", "drawn") == "MNIST"]
-    if len(real) in (0, len(found)):
-        return "pictures of MNIST" if real else "drawn pictures"
-    return f"pictures of MNIST for {', '.join(real)}, drawn ones for the others"
-
-
-def _range(found: list[Record], name: str) -> str:
-    """From the least to the most that was measured, in 10⁹."""
-    values = sorted({round(record["limit"][name] / 1e9) for record in found})
-    return f"{values[0]} to {values[-1]}" if len(values) > 1 else str(values[0])
 
 
 def draw(compared: list[Record], path: Path) -> None:
@@ -243,16 +245,4 @@ def draw(compared: list[Record], path: Path) -> None:
 def _bar(axes: Any, place: int, record: Record) -> None:
     ratio = record["ratio"]["wall"]
     axes.barh(place, ratio - 1, left=1, height=0.55, color=OURS)
-    axes.text(ratio * 1.12, place, _times(ratio), va="center", fontweight="bold", color=OURS)
-
-
-def _times(ratio: float) -> str:
-    """A ratio with two digits that mean something."""
-    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
-
-
-def _seconds(value: float) -> str:
-    """A time with about three digits."""
-    if value < 1:
-        return f"{1000 * value:.0f} ms"
-    return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"
+    axes.text(ratio * 1.12, place, times(ratio), va="center", fontweight="bold", color=OURS)

@@ -38,16 +38,20 @@ class Plan:
     their_python: Path | None
     wait: str
 
-    def ours(self, cache: str) -> Worker:
-        """Our worker, whose compiled programs are kept in a folder."""
+    def ours(
+        self, cache: str, module: str = "benchmarks.step.ours", source: Path | None = None
+    ) -> Worker:
+        """Our worker, whose compiled programs are kept in a folder; `source` holds the package."""
         variables = {"XDG_CACHE_HOME": cache, "OMP_WAIT_POLICY": self.wait}
-        return Worker(Path(sys.executable), "benchmarks.step.ours", self.threads, variables)
+        if source is not None:
+            variables["PYTHONPATH"] = str(source)
+        return Worker(Path(sys.executable), module, self.threads, variables)
 
-    def theirs(self) -> Worker:
+    def theirs(self, module: str = "benchmarks.step.theirs") -> Worker:
         """Their worker."""
         assert self.their_python is not None
         variables = {"OMP_WAIT_POLICY": self.wait}
-        return Worker(self.their_python, "benchmarks.step.theirs", self.threads, variables)
+        return Worker(self.their_python, module, self.threads, variables)
 
     def arguments(self, row: Row) -> dict[str, Any]:
         """Of a worker's `setup`."""

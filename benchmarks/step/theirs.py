@@ -84,11 +84,7 @@ class Theirs:
             "setup_seconds": time.perf_counter() - started,
             "parameters": sum(p.numel() for p in model.parameters()),
             **self._searched(model),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "polystep": version("polystep"),
-            },
+            "versions": versions(),
             **PAPER[self.row.task].lengths(),
         }
 
@@ -132,6 +128,15 @@ class Theirs:
         share = Counted.done / probes
         scaled = {name: seconds / share for name, seconds in taken.items()}
         return {**scaled, "share": share, "timed": taken, "probes": probes}
+
+
+def versions() -> dict[str, str]:
+    """Of what their side runs on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "polystep": version("polystep"),
+    }
 
 
 def _optimizer(model: nn.Module, row: Row) -> PolyStepOptimizer:

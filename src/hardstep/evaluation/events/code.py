@@ -18,7 +18,10 @@ class Code:
 
 
 def write_code(program: Program) -> Code:
-    """The whole module: a function per kind of stage, and the loops that call them."""
+    """The whole module: a function per kind of stage, and the loops that call them.
+
+    Candidates are the inner loop: what they read of an example then stays in the cache.
+    """
     names: dict[tuple[object, ...], str] = {}
     functions: list[str] = []
     declarations: set[str] = set()
@@ -47,24 +50,26 @@ def write_code(program: Program) -> Code:
             "  %second = getelementptr ptr, ptr %tables, i64 1",
             "  %work = load ptr, ptr %second",
             f"  call void @llvm.memset.p0.i64(ptr %scratch, i8 0, i64 {zeroed}, i1 false)",
-            "  br label %candidates",
-            "candidates:",
-            "  %c = phi i64 [ %first, %entry ], [ %c_next, %candidate_end ]",
-            "  store i64 0, ptr %scratch",
             "  br label %examples",
             "examples:",
-            "  %b = phi i64 [ 0, %candidates ], [ %b_next, %examples ]",
+            "  %b = phi i64 [ 0, %entry ], [ %b_next, %example_end ]",
+            "  br label %candidates",
+            "candidates:",
+            "  %c = phi i64 [ %first, %examples ], [ %c_next, %candidates ]",
+            "  store i64 0, ptr %scratch",
             *calls,
-            "  %b_next = add i64 %b, 1",
-            "  %b_done = icmp sge i64 %b_next, %rows",
-            "  br i1 %b_done, label %candidate_end, label %examples",
-            "candidate_end:",
-            "  %done = load i64, ptr %scratch",
             "  %work_at = getelementptr i64, ptr %work, i64 %c",
+            "  %before = load i64, ptr %work_at",
+            "  %own = load i64, ptr %scratch",
+            "  %done = add i64 %before, %own",
             "  store i64 %done, ptr %work_at",
             "  %c_next = add i64 %c, 1",
             "  %c_done = icmp sge i64 %c_next, %last",
-            "  br i1 %c_done, label %end, label %candidates",
+            "  br i1 %c_done, label %example_end, label %candidates",
+            "example_end:",
+            "  %b_next = add i64 %b, 1",
+            "  %b_done = icmp sge i64 %b_next, %rows",
+            "  br i1 %b_done, label %end, label %examples",
             "end:",
             "  ret void",
             "}",

@@ -1,0 +1,73 @@
+"""What the blocks of a step take, watched from outside while the step runs."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from hardstep.evaluation import Incremental, tiers
+from hardstep.evaluation.events import EventKernel
+from hardstep.evaluation.explain import OperationCounter
+
+RECORDING = -1  # the recorded forward pass, in place of a block's number
+PER_LANE = 2  # operations: a number is multiplied and added
+
+
+@contextmanager
+def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
+    """Fills in the seconds that the blocks of a step take, and its recorded forward pass."""
+    spent: dict[int, dict[str, float]] = {}
+    evaluate, record = Incremental._evaluate, tiers.record
+    with (
+        patch.object(Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2])),
+        patch.object(tiers, "record", _timing(record, spent, lambda _: None)),
+    ):
+        yield spent
+
+
+def _timing(
+    function: Callable[..., Any], spent: dict[int, dict[str, float]], span: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    def measured(*args: Any) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = function(*args)
+        block = getattr(span(args), "block", RECORDING)
+        known = spent.setdefault(block, {"wall": 0.0, "cpu": 0.0})
+        known["wall"] += time.perf_counter() - wall
+        known["cpu"] += time.process_time() - cpu
+        return result
+
+    return measured
+
+
+@contextmanager
+def counted_operations() -> Iterator[dict[int, float]]:
+    """Fills in the operations per candidate of blocks that are followed as events, at the end.
+
+    Those of kernels, and those of torch before and after them.
+    """
+    totals: dict[int, float] = defaultdict(float)
+    candidates: dict[int, int] = defaultdict(int)
+    mean: dict[int, float] = {}
+    evaluate, run = Incremental._evaluate, EventKernel.run
+
+    def counted(evaluator: Incremental, step: Any, span: Any) -> Any:
+        with OperationCounter() as counter:
+            result = evaluate(evaluator, step, span)
+        totals[span.block] += counter.cost.operations
+        return result
+
+    def counted_run(kernel: EventKernel, asked: Any, tile: Any) -> Any:
+        found = run(kernel, asked, tile)
+        totals[tile.block] += PER_LANE * kernel.program.lanes * float(found.work.sum())
+        candidates[tile.block] += tile.end - tile.start
+        return found
+
+    with (
+        patch.object(Incremental, "_evaluate", counted),
+        patch.object(EventKernel, "run", counted_run),
+    ):
+        yield mean
+    mean.update({block: totals[block] / num for block, num in candidates.items()})
