@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.incremental.stream import Lane, follow
+from hardstep.evaluation.incremental.lanes import Lane
+from hardstep.evaluation.incremental.stream import follow
 from hardstep.evaluation.incremental.survey import survey
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.trace.record import Refused, record

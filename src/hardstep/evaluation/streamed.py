@@ -20,7 +20,8 @@ from hardstep.evaluation.batched import BATCHED, Batched, find_shapes
 from hardstep.evaluation.blocks import MAX_TILE, TILE_BYTES, Memory, Step, Tier
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
-from hardstep.evaluation.incremental.stream import Lane, follow
+from hardstep.evaluation.incremental.lanes import Lane
+from hardstep.evaluation.incremental.stream import follow
 from hardstep.evaluation.incremental.survey import Reach, survey
 from hardstep.evaluation.incremental.walk import start_changes
 from hardstep.evaluation.memory import LiveBytes
