@@ -119,6 +119,17 @@ def quantized(self, x):
     return self.out(torch.relu(F.linear(torch.relu(self.first(x)), weight, self.fc.bias)))
 
 
+def scaled_by_rows(self, x):
+    """Weights with a scale or a mean of each row, taken from the weights in the forward pass."""
+    first, fc, out = self.first.weight, self.fc.weight, self.out.weight
+    scale = first.abs().amax(1, keepdim=True) / 7
+    h = torch.relu(F.linear(x, (first / scale).round() * scale, self.first.bias))
+    scale = fc.abs().mean(1, keepdim=True) * fc.abs().max(dim=1, keepdim=True).values
+    h = torch.relu(F.linear(h, torch.sign(fc) * scale, self.fc.bias))
+    standard = (out - out.mean(1, keepdim=True)) / out.std(1, keepdim=True)
+    return F.linear(h, standard / out.norm(dim=1, keepdim=True), self.out.bias)
+
+
 def binary(self, x):
     weight = torch.where(self.fc.weight >= 0, 1.0, -1.0).to(x.dtype)
     return self.out(torch.relu(x @ weight.T))
@@ -275,6 +286,10 @@ PROGRAMS = {
     "quantized": Case(
         quantized, lambda: {"first": linear(9), "fc": linear(6, 9), "out": linear(CLASSES)},
         layers=("fc.weight",),
+    ),
+    "scaled-by-rows": Case(
+        scaled_by_rows, lambda: {"first": linear(9), "fc": linear(6, 9), "out": linear(CLASSES)},
+        layers=None,
     ),
     "binary": Case(
         binary, lambda: _spiking() | {"fc": linear(9, bias=False)}, layers=("fc.weight",)

@@ -11,10 +11,10 @@ from hardstep.nn import build
 from .explained import (
     CLASSES,
     HIDDEN,
+    atan,
     branches,
     branches_by_value,
     explained,
-    gelu,
     item,
     layers,
     parameters_of,
@@ -60,7 +60,7 @@ class Recurrent(nn.Module):
         return self.out(self.layer(x.reshape(-1, 5, 4))[0][:, -1])
 
 
-SCALE, SQUEEZE, TENSOR = "outside forward, as a buffer", "squeeze(1)", "keep the value a tensor"
+SCALE, TENSOR = "outside forward, as a buffer", "keep the value a tensor"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,8 @@ SCALE, SQUEEZE, TENSOR = "outside forward, as a buffer", "squeeze(1)", "keep the
     [
         (SCALE, scaled(lambda w: w.abs().amax())),
         (SCALE, scaled(lambda w: w.abs().max())),
-        (SCALE, scaled(lambda w: w.abs().amax(1, keepdim=True))),
         (SCALE, scaled(lambda w: w.abs().mean())),
-        (SQUEEZE, spread(lambda out: out[:, 0])),
+        (SCALE, scaled(lambda w: w.norm())),
         (TENSOR, branches),
         (TENSOR, branches_by_value),
         ("(a / b).floor()", lambda self, x: self.out(self.fc(x) // 0.3)),
@@ -117,14 +116,28 @@ class Pooled(nn.Module):
     "model",
     [
         layers(relu),
-        layers(gelu),
+        layers(atan),
         layers(scaled(lambda w: 0.5)),
+        layers(scaled(lambda w: w.abs().amax(1, keepdim=True))),
+        layers(scaled(lambda w: w.norm(dim=1, keepdim=True))),
         layers(spread(lambda out: out.squeeze(1))),
+        layers(spread(lambda out: out[:, 0])),
         layers(lambda self, x: self.out(self.fc(torch.stack([x, x], 1))[:, 1])),
         build(Pooled, 0),
         build(lambda: Recurrent(nn.LSTM), 0),
     ],
-    ids=["relu", "gelu", "buffer", "squeeze", "one of two", "pooled", "lstm"],
+    ids=[
+        "relu",
+        "atan",
+        "buffer",
+        "amax of rows",
+        "norm of rows",
+        "squeeze",
+        "select",
+        "one of two",
+        "pooled",
+        "lstm",
+    ],
 )
 def test_nothing_is_advised_that_would_not_help(model):
     """Reading the gallery's own way to write the same, or there being none."""

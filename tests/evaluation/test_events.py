@@ -21,7 +21,7 @@ EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """Small networks are followed even where nearly all of them changes."""
-    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda record: float("inf"))
+    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda *_: float("inf"))
 
 
 def pose(name: str, dtype: torch.dtype = torch.float64, batch: int = 5) -> Problem:
@@ -124,7 +124,7 @@ def test_tiles_change_no_bit(monkeypatch):
 
 
 def test_a_block_of_which_nearly_everything_changes_is_left_to_plain_passes(monkeypatch):
-    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda record: 1.0)
+    monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda *_: 1.0)
     evaluator = compare(pose("separable"))
     assert Events.name not in evaluator.notes.values()
 

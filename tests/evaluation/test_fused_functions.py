@@ -20,7 +20,7 @@ from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_functions import FUNCTIONS
 from hardstep.evaluation.fused.emit_vectors import Vectors
 from hardstep.evaluation.fused.expressions import Fn, Kind
-from hardstep.evaluation.fused.translate_elementwise import BUILD
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import LayerWise, RowWise, trainable
@@ -166,8 +166,8 @@ def problem_with(middle, dtype=torch.float64, batch=11, seed=0, loss=F.cross_ent
     return Problem(model, inputs, torch.arange(batch) % CLASSES, loss)
 
 
-# Every operation of `BUILD`, as an activation of hidden values h beside unchanged
-# values x of the same shape. All of these must be fused.
+# Every element-wise operator with an expression, as an activation of hidden values h beside
+# unchanged values x of the same shape. All of these must be fused.
 ACTIVATIONS = {
     "add": lambda h, x: torch.add(h + 0.5, x, alpha=0.3),
     "sub": lambda h, x: torch.sub(x, h, alpha=2),
@@ -178,6 +178,8 @@ ACTIVATIONS = {
     "minimum": lambda h, x: torch.minimum(x, h) + torch.minimum(h > 0.5, x > 0) * x,
     "remainder": lambda h, x: h * ((4 * h).round().long() % 3),
     "addcmul": lambda h, x: torch.addcmul(x, h, h, value=0.4),
+    "addcdiv": lambda h, x: torch.addcdiv(x, h, h.abs() + 1, value=0.4),
+    "lerp": lambda h, x: torch.lerp(h, x, 0.3) + torch.lerp(x, h, 0.8) + torch.lerp(h, x, h),
     "pow": lambda h, x: h**2 + h**3 + (h.abs() + 0.1) ** 0.5 + h**1,
     "reciprocal": lambda h, x: torch.reciprocal(h.abs() + 0.5),
     "rsqrt": lambda h, x: torch.rsqrt(h.abs() + 0.5),
@@ -185,6 +187,17 @@ ACTIVATIONS = {
     "relu": lambda h, x: F.relu(h),
     "leaky_relu": lambda h, x: F.leaky_relu(h, 0.2),
     "hardtanh": lambda h, x: F.hardtanh(h) + F.hardtanh(h, -0.3, 2.0),
+    "_prelu_kernel": lambda h, x: F.prelu(h, torch.full((HIDDEN,), 0.2, dtype=h.dtype)),
+    "hardsigmoid": lambda h, x: F.hardsigmoid(2 * h),
+    "hardswish": lambda h, x: F.hardswish(2 * h),
+    "gelu": lambda h, x: F.gelu(h) + F.gelu(2 * h, approximate="tanh"),
+    "elu": lambda h, x: F.elu(h, 0.3) + F.selu(h),
+    "celu": lambda h, x: F.celu(h, 0.7),
+    "softplus": lambda h, x: F.softplus(h) + F.softplus(9 * h, beta=2),
+    "mish": lambda h, x: F.mish(h),
+    "threshold": lambda h, x: F.threshold(h, 0.1, -0.7),
+    "hardshrink": lambda h, x: F.hardshrink(h, 0.4),
+    "softshrink": lambda h, x: F.softshrink(h, 0.4),
     "clamp": lambda h, x: h.clamp(-0.2, 0.9) + h.clamp(max=0.1) + torch.clamp(h, x, x + 1),
     "clamp_min": lambda h, x: torch.clamp_min(h, 0.2),
     "clamp_max": lambda h, x: torch.clamp_max(h, 0.2),
@@ -194,6 +207,8 @@ ACTIVATIONS = {
     "sgn": lambda h, x: torch.sgn(h) * x,
     "copy": lambda h, x: torch.zeros_like(h).copy_(h) * x,
     "round": lambda h, x: torch.round(3 * h) / 3,
+    "frac": lambda h, x: torch.frac(3 * h),
+    "heaviside": lambda h, x: torch.heaviside(h.round(), x) * x,
     "logical_and": lambda h, x: torch.logical_and(h > 0, x > 0).to(h.dtype) + h,
     "logical_or": lambda h, x: torch.logical_or(h > 0, x.round()).to(h.dtype) + h,
     "logical_xor": lambda h, x: torch.logical_xor(h > 0, x > 0).to(h.dtype) + h,
@@ -217,6 +232,11 @@ ACTIVATIONS = {
     "exp": lambda h, x: torch.exp(h.clamp(max=3)),
     "expm1": lambda h, x: torch.expm1(h.clamp(max=3)),
     "log": lambda h, x: torch.log(h.abs() + 0.01),
+    "log1p": lambda h, x: torch.log1p(h.abs()) + 1e3 * torch.log1p(1e-3 * h.abs()),
+    "log2": lambda h, x: torch.log2(h.abs() + 0.01),
+    "log10": lambda h, x: torch.log10(h.abs() + 0.01),
+    "logaddexp": lambda h, x: torch.logaddexp(h, x) + torch.logaddexp(h, h),
+    "erf": lambda h, x: torch.erf(h),
     "sigmoid": lambda h, x: torch.sigmoid(3 * h),
     "tanh": lambda h, x: torch.tanh(h),
     "clone": lambda h, x: h.clone() * x,
@@ -228,7 +248,8 @@ ACTIVATIONS = {
 
 
 def test_every_known_operation_is_tried_and_recorded_under_its_name():
-    assert set(ACTIVATIONS) == set(BUILD)
+    known = REGISTRY.items()
+    assert set(ACTIVATIONS) == {name for name, one in known if one.is_elementwise and one.lanes}
     for name, middle in ACTIVATIONS.items():
         problem = problem_with(middle, batch=2)
         with torch.no_grad():
@@ -293,6 +314,7 @@ def routed(by, *parts):
 
 
 TABLE = torch.randn(HIDDEN, HIDDEN, generator=torch.Generator().manual_seed(5))
+FACTOR = torch.randn(HIDDEN, 5, generator=torch.Generator().manual_seed(6))
 
 REDUCTIONS_FUSED = {
     "softmax": lambda h, x: torch.softmax(h, dim=-1),
@@ -315,10 +337,26 @@ REDUCTIONS_FUSED = {
     "fixed-route": lambda h, x: routed(x[:, :3], torch.relu(h), x, -h),
     "chosen-route": lambda h, x: routed(h, h, x, h * x, h + x, x - h, h * 2, x * 2, -h, -x),
     "gate": lambda h, x: x * torch.sigmoid(h.mean(dim=1, keepdim=True)).expand(-1, HIDDEN),
+    "a unit": lambda h, x: x * torch.tanh(h[:, 1])[:, None],
+    "the last unit": lambda h, x: x - h[:, -1, None] * torch.softmax(h, 1),
+    "units apart": lambda h, x: x * torch.stack(torch.relu(h).unbind(1)[2:4]).sum(0)[:, None],
+    "some units": lambda h, x: x * (h.sigmoid()[:, 2:5] - x[:, :3]).amax(1, keepdim=True),
+    "every other unit": lambda h, x: x * (h.exp()[:, 1::2] / 3).mean(1, keepdim=True),
+    "halves": lambda h, x: x * (torch.relu(h[:, :4]) * torch.sigmoid(h[:, 4:8])).sum(1)[:, None],
+    "thirds": lambda h, x: (
+        x * (lambda a, b, c: (a * b).argmax(1, True) + c.sum(1, True))(*(h * 2).chunk(3, dim=1))
+    ),
+    "uneven parts": lambda h, x: (
+        x * torch.softmax(h, 1).split([2, 1, HIDDEN - 3], 1)[2].amin(1, keepdim=True)
+    ),
+    "parts of parts": lambda h, x: x * h[:, 1:][:, ::2][:, 1:3].sum(1, keepdim=True),
+    "units of a product": lambda h, x: x * (torch.relu(h) @ FACTOR.to(h))[:, 1:3].sum(1, True),
+    "rows of a table": lambda h, x: x * TABLE.to(h)[h.argmax(1)][:, 2:4].sum(1, True),
+    "routed-by-a-part": lambda h, x: routed((h - x)[:, :3], h, x, h * x),
+    "an axis of size 1": lambda h, x: (h.unsqueeze(1)[:, 0] + x).unsqueeze(2)[..., 0],
 }
 # Not covered by kernels today; the losses must agree all the same.
 REDUCTIONS_FOLLOWED = {
-    "routed-by-a-part": lambda h, x: routed((h - x)[:, :3], h, x, h * x),
     "var": lambda h, x: h / (1 + h.var(dim=1, keepdim=True)),
     "logsumexp": lambda h, x: h - h.logsumexp(dim=1, keepdim=True),
     "cumsum": lambda h, x: h.cumsum(dim=1),
@@ -391,11 +429,19 @@ LOSSES_FUSED = {
         o.square().mean((0, 1), keepdim=True) * torch.ones(2, 1).to(o)
     ).sum(),
     "mean, squared": lambda o, t: F.cross_entropy(o, t) ** 2 + 3 * o.mean(),
+    "bce with logits": lambda o, t: F.binary_cross_entropy_with_logits(
+        o, (values(t) > 0).to(o.dtype)
+    ),
+    "bce, far away": lambda o, t: F.binary_cross_entropy_with_logits(
+        40 * o, values(t).to(o).sigmoid(), reduction="sum"
+    ),
+    "bce of a class": lambda o, t: F.binary_cross_entropy_with_logits(o[:, 0], (t > 1).to(o)),
+    "mse of the last": lambda o, t: F.mse_loss(o[:, -1], t.to(o.dtype)),
 }
 # Not covered by kernels today; the losses must agree all the same.
 LOSSES_FOLLOWED = {
-    "bce with logits": lambda o, t: F.binary_cross_entropy_with_logits(
-        o, (values(t) > 0).to(o.dtype)
+    "weighted bce": lambda o, t: F.binary_cross_entropy_with_logits(
+        o, values(t).to(o).sigmoid(), pos_weight=WEIGHT.to(o)
     ),
     "smooth l1": lambda o, t: F.smooth_l1_loss(o, values(t).to(o.dtype)),
     "huber": lambda o, t: F.huber_loss(o, values(t).to(o.dtype)),

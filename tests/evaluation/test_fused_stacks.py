@@ -120,6 +120,7 @@ READOUTS_FUSED = {
     "growing from nothing": growing(lambda v: torch.empty(0, dtype=v.dtype)),
     "two records joined": lambda s, m: torch.cat([torch.stack(s), torch.stack(m)]).mean(0),
     "element by element": lambda s, m: (2 * torch.stack(m).sigmoid() - 1).clone().mean(0),
+    "the larger of two records": lambda s, m: torch.maximum(torch.stack(s), torch.stack(m)).sum(0),
     "compared": lambda s, m: (torch.stack(m) > 0.1).to(m[0]).sum(0),
     "mixed types": lambda s, m: torch.stack([m[0], m[1].double(), m[2].float()]).amax(0).to(m[0]),
     "unchanged parts": lambda s, m: torch.stack([m[0], ramp(m[0]), -ramp(m[0]), m[1]]).amax(0),
@@ -129,11 +130,16 @@ READOUTS_FUSED = {
     "a number per example": lambda s, m: m[0] * torch.stack([v.sum(1) for v in m]).mean(0)[:, None],
     "one unit": lambda s, m: m[0] * torch.stack([v.mean(1, True) for v in m]).sum(0),
     "one step": lambda s, m: m[0].unsqueeze(0).sum(0),
+    "a unit of every step": lambda s, m: m[0] * torch.stack(m)[:, :, 1].mean(0)[:, None],
+    "a unit, batch first": lambda s, m: m[0] * torch.stack(m, 1)[..., -1].amax(1)[:, None],
+    "some units of every step": lambda s, m: (
+        m[0] * torch.stack(m)[..., 1:3].sum(0).mean(1, keepdim=True)
+    ),
+    "halves of every step": lambda s, m: m[1] * torch.stack(m).chunk(2, -1)[1][-1].sum(1, True),
 }
 # Not covered by kernels; the losses must agree all the same.
 READOUTS_FOLLOWED = {
     "softmax over time": lambda s, m: (torch.softmax(torch.stack(m), 0) * torch.stack(s)).sum(0),
-    "the larger of two records": lambda s, m: torch.maximum(torch.stack(s), torch.stack(m)).sum(0),
     "weighted steps": lambda s, m: (
         torch.stack(m) * torch.arange(STEPS).to(m[0])[:, None, None]
     ).sum(0),
@@ -321,7 +327,7 @@ def test_a_record_that_no_loss_reads_costs_nothing(unread):
     ("reason", "readout"),
     [
         ("_softmax of a stack other than along its last axis", "softmax over time"),
-        ("maximum of a stack and other values", "the larger of two records"),
+        ("mul of a stack and other values", "weighted steps"),
         ("mean of a stack with keepdim", "centered"),
         ("cumsum of a stack", "cumsum"),
         ("sum of a stack other than along its axis alone", "time and units"),

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hardstep.evaluation import Incremental, ModelObjective, Problem
+from hardstep.evaluation import Batched, Incremental, ModelObjective, Problem
+from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise
 
@@ -83,11 +84,11 @@ def small(forward, **parts):
     return build(Model, 0).double()
 
 
-def problem_with(forward):
+def problem_with(forward, loss=F.cross_entropy):
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(7, 6, generator=generator, dtype=torch.float64)
     target = torch.randint(0, 4, (7,), generator=generator)
-    return Problem(small(forward), inputs, target, F.cross_entropy)
+    return Problem(small(forward), inputs, target, loss)
 
 
 def branches(self, x):
@@ -238,6 +239,62 @@ def test_a_branch_on_values_no_parameter_reaches_is_no_reason_to_fall_back():
     _, _, wrong, evaluator = compare(problem, RowWise(2), torch.float64)
     assert not wrong
     assert set(evaluator.notes.values()) <= FAST
+
+
+def item_of_labels(o, t):
+    return F.cross_entropy(o, t) * (t == 1).sum().item()
+
+
+def branch_on_labels(o, t):
+    return F.cross_entropy(o, t) if t.max() > 2 else o.sum()
+
+
+def list_of_labels(o, t):
+    counts = torch.tensor([t.tolist().count(label) + 1.0 for label in range(4)])
+    return F.cross_entropy(o, t, weight=counts.to(o))
+
+
+def array_of_labels(o, t):
+    return F.cross_entropy(o, t) / (1 + t.numpy().max()) + torch.tensor([t.max(), t.min()]).sum()
+
+
+def item_of_a_mask(o, t):
+    each = F.cross_entropy(o, t, reduction="none")
+    return (each * (t > 0)).sum() / (t > 0).sum().item()
+
+
+@pytest.mark.parametrize(
+    "loss", [item_of_labels, branch_on_labels, list_of_labels, array_of_labels, item_of_a_mask]
+)
+@pytest.mark.parametrize("evaluator", [Incremental, Batched])
+def test_labels_that_reach_python_are_no_reason_to_fall_back(loss, evaluator):
+    problem = problem_with(lambda self, x: self.b(torch.relu(self.a(x))), loss)
+    candidates = candidates_for(problem.model, RowWise(2), dim=3, scale=0.7)
+    used = evaluator()
+    found = ModelObjective(problem, used).losses(candidates)
+    torch.testing.assert_close(found, hand_losses(candidates, problem), rtol=1e-10, atol=1e-10)
+    if evaluator is Batched:
+        assert used.note == "batched"
+    else:
+        assert set(used.notes.values()) <= FAST
+
+
+def test_a_number_that_python_reads_is_followed_from_batch_to_batch():
+    """The same kernel serves every number: it is not written into it."""
+
+    def scales(self, x):
+        h = self.b(torch.relu(self.a(x)) * (1 + (x > 0).sum().item()))
+        return (h - x.mean().item()) / 3 * (h > x.sum().item())
+
+    problem, evaluator, signatures = problem_with(scales), Incremental(), set()
+    candidates = candidates_for(problem.model, RowWise(2), dim=3, scale=0.7)
+    for shift in (0.0, 0.3, 0.7):
+        moved = Problem(problem.model, problem.inputs + shift, problem.target, problem.loss_fn)
+        found = ModelObjective(moved, evaluator).losses(candidates)
+        torch.testing.assert_close(found, hand_losses(candidates, moved), rtol=1e-10, atol=1e-10)
+        signatures.add(record(moved, candidates.base, candidates.seed).signature)
+    assert set(evaluator.notes.values()) == {"fused"}
+    assert len(signatures) == 1
 
 
 def test_the_reason_for_falling_back_is_given():

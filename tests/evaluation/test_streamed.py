@@ -13,6 +13,7 @@ from hardstep.evaluation.incremental.lanes import Lane
 from hardstep.evaluation.incremental.stream import follow
 from hardstep.evaluation.incremental.survey import survey
 from hardstep.evaluation.memory import LiveBytes
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Refused, record
 from hardstep.nn import SpikingNet, build
 from hardstep.subspaces import Full, LayerWise, RowWise
@@ -36,10 +37,12 @@ REFUSED = {  # of the unusual models, by whatever reads a record
 
 def stream(problem, candidates, size=5):
     """Losses by tiles of this size, all beside one forward pass; not a number where refused."""
-    lanes = [Lane(candidates, tile) for span in candidates.spans() for tile in span.tiles(size)]
+    lanes = [
+        Lane(candidates, tile, REGISTRY) for span in candidates.spans() for tile in span.tiles(size)
+    ]
     losses = torch.full((len(candidates),), torch.nan, dtype=torch.float64)
     with torch.no_grad():
-        base = follow(problem, candidates, lanes)
+        base = follow(problem, candidates, lanes, REGISTRY)
     for lane in lanes:
         if lane.losses is not None:
             losses[lane.tile.start : lane.tile.end] = lane.losses.double()
@@ -147,19 +150,19 @@ def test_tiles_and_company_do_not_change_a_bit():
     candidates = candidates_for(problem.model, RowWise(2))
     few, many = (stream(problem, candidates, size)[0] for size in (2, 1000))
     assert torch.equal(few, many)
-    lanes = [Lane(candidates, span) for span in candidates.spans()]
+    lanes = [Lane(candidates, span, REGISTRY) for span in candidates.spans()]
     for lane in lanes:  # each beside a forward pass of its own
         with torch.no_grad():
-            follow(problem, candidates, [lane])
+            follow(problem, candidates, [lane], REGISTRY)
     assert torch.equal(torch.cat([lane.losses for lane in lanes]).double(), many)
 
 
 def test_a_candidate_that_changes_nothing_takes_next_to_no_operations():
     problem = problem_of("quantized")
     candidates = candidates_for(problem.model, RowWise(2), scale=0.0)
-    lanes = [Lane(candidates, span) for span in candidates.spans()]
+    lanes = [Lane(candidates, span, REGISTRY) for span in candidates.spans()]
     with torch.no_grad():
-        base = follow(problem, candidates, lanes)
+        base = follow(problem, candidates, lanes, REGISTRY)
         reach = survey(problem, candidates)
     for lane in lanes[:-1]:  # the last layer has nothing behind it
         assert torch.equal(lane.losses, base.expand(lane.num))
@@ -333,8 +336,8 @@ def test_one_changed_channel_passes_a_convolution_as_a_difference(height):
         base = problem.model(problem.inputs)
         plain = OneByOne().losses(candidates, problem)
         work = survey(problem, candidates).work[0]
-        lane = Lane(candidates, next(candidates.spans()))
-        follow(problem, candidates, [lane])
+        lane = Lane(candidates, next(candidates.spans()), REGISTRY)
+        follow(problem, candidates, [lane], REGISTRY)
     assert bool(base.isfinite().all()) == (height == 1)
     assert plain.unique().numel() > 10
     own = plain[: lane.num]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -43,7 +44,7 @@ def advise(reason: str, record: Record | None, names: Sequence[str]) -> str:
 
 def _look(found: re.Match[str], record: Record, names: Sequence[str]) -> _Place:
     try:
-        nodes = Slice(record, names).nodes
+        nodes = Slice(record, names, REGISTRY).nodes
     except Refused:
         nodes = []
     return _Place(found, record, nodes, names)
@@ -56,22 +57,11 @@ def _reduces_a_weight(place: _Place) -> bool:
     return any(place.record.values[index].shape in shapes for index in reduced)
 
 
-def _selects_one_of_one(place: _Place) -> bool:
-    chosen = [node for node in place.nodes if node.name == "select"]
-    sizes = [place.record.values[node.inputs[0]].shape[node.args[1]] for node in chosen]
-    return bool(sizes) and set(sizes) == {1}
-
-
 IDIOMS = (
-    Idiom(  # 29 to 63 times a buffer; 5 to 7 on the small network
+    Idiom(  # of the whole weight: 29 to 75 times a buffer; 5 to 7 on the small network
         rf"^({REDUCTIONS}) of a parameter",
-        "compute the scale outside forward, as a buffer",
+        "take a scale per row of the weight, or compute it outside forward, as a buffer",
         _reduces_a_weight,
-    ),
-    Idiom(  # 5 times, 2 on the small network
-        r"^select\b",
-        "drop an axis of size 1 with squeeze(1), not with [:, 0]",
-        _selects_one_of_one,
     ),
     Idiom(  # 6 times per probe; for LSTM and GRU it does not pay
         r"aten::(rnn_tanh|rnn_relu)\b",

@@ -22,7 +22,6 @@ from hardstep.evaluation.events import (
     Code,
     EventKernel,
     Program,
-    count_work,
     plan_events,
     write_code,
 )
@@ -43,6 +42,7 @@ from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.ops import REGISTRY, count_work
 from hardstep.evaluation.trace.record import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -50,10 +50,10 @@ TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it cha
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
-PICTURES = ("convolution", "native_batch_norm")  # what blocks have that events are for
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
+HALVES = {torch.float16, torch.bfloat16}
 Key = tuple[str, int, int]
 
 
@@ -91,7 +91,7 @@ class Step:
     @cached_property
     def forward_work(self) -> float:
         """Operations that a plain forward pass takes, about."""
-        return count_work(self.record)
+        return count_work(self.record, self.record.nodes)
 
     @property
     def base(self) -> Tensor:
@@ -104,7 +104,7 @@ class Step:
 
     def slice(self, span: Span) -> Slice:
         """The part of the record that a block reaches; may be refused."""
-        return Slice(self.record, self.names(span))
+        return Slice(self.record, self.names(span), REGISTRY)
 
     def key(self, span: Span) -> Key:
         """What a block's evaluation depends on, apart from numbers and from the subspace."""
@@ -157,7 +157,7 @@ class Fused(Tier):
         if key not in plans:
             nodes = step.slice(span).nodes
             try:
-                plans[key] = plan_kernel(step.candidates, step.record, nodes, span)
+                plans[key] = plan_kernel(step.candidates, step.record, nodes, span, REGISTRY)
             except Exception as fault:  # some are ours; there is a slower tier that is right
                 reason = _explain(fault)
                 step.memory.refusals[key, FUSED] = reason
@@ -165,7 +165,7 @@ class Fused(Tier):
         try:
             kernel = Kernel(plans[key], step.tables)
             sums = {closing.output for closing in kernel.plan.program.closings}
-            walk = None if step.record.result in sums else Walk(step.slice(span))
+            walk = None if step.record.result in sums else Walk(step.slice(span), REGISTRY)
             run = partial(self._run, step, kernel, walk)
             size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
             return torch.cat(span.evaluate(run, size))
@@ -206,7 +206,7 @@ class Events(Tier):
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
         nodes = step.slice(span).nodes
-        if not any(node.name in PICTURES for node in nodes):
+        if not any(REGISTRY[node.name].of_pictures for node in nodes):
             return ""
         try:
             kernel = self._kernel(step, span, nodes)
@@ -216,12 +216,13 @@ class Events(Tier):
             reason = _explain(fault)
             step.memory.refusals[step.key(span), EVENTS] = reason
             return reason
-        walk = Walk(step.slice(span))
+        walk = Walk(step.slice(span), REGISTRY)
         first, rest = self._split(step, span)
         run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            if EVENT_COST * work * kernel.program.lanes > step.forward_work:
+            rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
+            if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
                 raise Refused("a candidate changes so much that whole forward passes take less")
             return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations
@@ -230,7 +231,7 @@ class Events(Tier):
     def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
         key, programs = step.key(span), step.memory.programs
         if key not in programs:
-            program = plan_events(step.candidates, step.record, nodes, span)
+            program = plan_events(step.candidates, step.record, nodes, span, REGISTRY)
             programs[key] = program, write_code(program)
         program, code = programs[key]
         if code.scratch > SCRATCH_BYTES:
@@ -270,7 +271,7 @@ class Events(Tier):
         del reason
         kernel = self._kernel(step, span, step.slice(span).nodes)
         first, _ = self._split(step, span)
-        work = self._run(step, kernel, Walk(step.slice(span)), first)[1]
+        work = self._run(step, kernel, Walk(step.slice(span), REGISTRY), first)[1]
         operations = work * kernel.program.lanes
         cost = Cost(2 * operations, 8 * operations)
         return TierReport(EVENTS, "", self._tile_size(step, kernel), cost)
@@ -287,7 +288,10 @@ class Carried(Tier):
 
     def losses(self, step: Step, span: Span) -> Tensor | str:
         """See `Tier.losses`."""
-        walk = Walk(step.slice(span))
+        types = {step.candidates.base[name].dtype for name in step.names(span)}
+        if types & HALVES:
+            return "in half precision, the order of a sum shows"
+        walk = Walk(step.slice(span), REGISTRY)
         run = partial(walk.losses, step.candidates)
         return torch.cat(span.evaluate(run, self._tile_size(step, walk, span)))
 
@@ -304,7 +308,7 @@ class Carried(Tier):
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
-        tile = self._tile_size(step, Walk(step.slice(span)), span)
+        tile = self._tile_size(step, Walk(step.slice(span), REGISTRY), span)
         return TierReport(INCREMENTAL, reason, tile, Cost())
 
 

@@ -26,6 +26,7 @@ from hardstep.evaluation.incremental.survey import Reach, survey
 from hardstep.evaluation.incremental.walk import start_changes
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Record, Refused
 
 STREAMED = "streamed"
@@ -113,9 +114,9 @@ class Cut(Step):
 
     def _follow(self, tiles: list[Span]) -> list[Lane]:
         """One forward pass for some tiles."""
-        lanes = [Lane(self.candidates, tile) for tile in tiles]
+        lanes = [Lane(self.candidates, tile, REGISTRY) for tile in tiles]
         try:
-            self.passed.append(follow(self.problem, self.candidates, lanes))
+            self.passed.append(follow(self.problem, self.candidates, lanes, REGISTRY))
         except HardstepError:
             raise
         except Exception as fault:  # a real fault of the model raises again in the fallback

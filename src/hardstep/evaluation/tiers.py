@@ -48,12 +48,13 @@ from hardstep.evaluation.explain import (
     TierReport,
     measure_step,
 )
-from hardstep.evaluation.incremental.verify import find_contradiction, report
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
+from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.streamed import STREAMED, Cut, Streamed, cut
 from hardstep.evaluation.trace.record import Record, Refused, TooLarge, record
+from hardstep.evaluation.verify import find_contradiction, report
 from hardstep.subspaces import BoundSubspace
 
 
@@ -161,7 +162,9 @@ class Incremental:
     def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
         """The forward pass, or that it does not fit; nothing of it is alive then."""
         try:
-            return record(problem, candidates.base, candidates.seed, self.memory_budget)
+            return record(
+                problem, candidates.base, candidates.seed, self.memory_budget, REGISTRY.costly
+            )
         except TooLarge as reason:
             return str(reason)
 

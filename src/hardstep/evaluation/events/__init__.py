@@ -7,16 +7,15 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     layouts      where the numbers of an example stand
     program      slots (changed values that stages hand on) and stages
     planner      what is known while a slice is followed
-    plan         follows it node by node; what a node becomes is in
+    plan         follows it node by node; what a node becomes its entry in `ops` says, by
     entries        changed filters, the first values that change
-    vectors        batch norm, and changed vectors of parameters
     elementwise    operations on single numbers, and views
-    linear         convolutions, products, sums, means
-    windows        maxima over windows
-    moves          concatenation, padding, another layout
+    linear         lists of single weights
+    moves          numbers that go elsewhere, another layout
     maps         targets of convolutions and windows, as lists
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network
+    linear_stages  ... those of linear maps
     writer       what they are written with
     code         a program as LLVM assembly
     tables       the record's values as kernels read them
@@ -27,9 +26,9 @@ Nothing here is for users; `blocks` is what calls it.
 """
 
 from hardstep.evaluation.events.code import Code, write_code
-from hardstep.evaluation.events.kernel import EventKernel, count_work
+from hardstep.evaluation.events.kernel import EventKernel
 from hardstep.evaluation.events.plan import plan_events
 from hardstep.evaluation.events.program import Program
 from hardstep.evaluation.events.tables import Tables
 
-__all__ = ["Code", "EventKernel", "Program", "Tables", "count_work", "plan_events", "write_code"]
+__all__ = ["Code", "EventKernel", "Program", "Tables", "plan_events", "write_code"]

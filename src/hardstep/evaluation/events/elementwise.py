@@ -8,7 +8,7 @@ from hardstep.evaluation.events.layouts import follow_view
 from hardstep.evaluation.events.moves import align, widen
 from hardstep.evaluation.events.planner import Planner, Value
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
-from hardstep.evaluation.fused.translate import build_elementwise
+from hardstep.evaluation.fused.translate import Make
 from hardstep.evaluation.trace.record import Node, Ref
 
 
@@ -28,7 +28,7 @@ def follow_view_of(planner: Planner, node: Node) -> None:
         planner.values[out] = Value(value.holder, layout)
 
 
-def follow_elementwise(planner: Planner, node: Node) -> None:
+def follow_elementwise(planner: Planner, node: Node, make: Make) -> None:
     """Operands that change have to stand at the same places."""
     out = planner.base(node.outputs[0])
     moved = [index for index in dict.fromkeys(node.inputs) if index in planner.values]
@@ -44,7 +44,7 @@ def follow_elementwise(planner: Planner, node: Node) -> None:
             return planner.read_changed(group, aligned[ref.index])
         return planner.read_unchanged(group, ref.index, out, layout)
 
-    planner.hold(node, build_elementwise(node, planner.base, group.graph, operand), group, layout)
+    planner.hold(node, make(node, planner.base, group.graph, operand), group, layout)
 
 
 def _fit(planner: Planner, index: int, out: int) -> Value:

@@ -6,32 +6,34 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Shape, plain_order, planes_of_channels, window_order
-from hardstep.evaluation.events.maps import Geometry, count, find_sides, find_taps
+from hardstep.evaluation.events.maps import Geometry, count, find_taps
 from hardstep.evaluation.events.planner import Planner, Value
 from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.translate_elementwise import BUILD
-from hardstep.evaluation.ops.columns import column_rule
+from hardstep.evaluation.incremental.columns import carry_parameters
 from hardstep.evaluation.trace.record import Node
 
 
 def follow_parameters(planner: Planner, node: Node) -> None:
-    """What becomes of changed weights: a channel of pictures, or other weights."""
-    change = column_rule(node, planner.weights, planner.base)
-    if node.name == "convolution":
-        out = planner.base(node.outputs[0])
-        if change is None or change.axis != 1 or out.dim() < 3:
-            raise Unfusable("the first changed value is not a channel of a picture")
-        _enter(planner, node, out)
+    """What becomes of changed weights: numbers of the examples, or other weights."""
+    known = planner.operators[node.name]
+    if known.events_entry is not None:
+        known.events_entry(planner, node)
         return
-    if change is None or node.name in ("mm", "addmm"):
+    changes = carry_parameters(node, planner.weights, planner.base, planner.operators)
+    if changes is None or known.is_product:
         raise Unfusable(f"{node.name} of a parameter")
-    planner.weights[node.outputs[0]] = change
+    planner.weights.update(zip(node.outputs, changes, strict=True))
     planner.program.before.append(node)
 
 
-def _enter(planner: Planner, node: Node, out: Tensor) -> None:
+def enter_channel(planner: Planner, node: Node) -> None:
+    """A changed filter or its bias: one new channel of what a convolution returns."""
+    changes = carry_parameters(node, planner.weights, planner.base, planner.operators)
+    out = planner.base(node.outputs[0])
+    if changes is None or changes[0].axis != 1 or out.dim() < 3:
+        raise Unfusable("the first changed value is not a channel of a picture")
     planner.start(out.shape[0])
     order, length = _find_order(planner, node.outputs[0], tuple(out.shape[2:]))
     layout = planes_of_channels(tuple(out.shape[1:]), order, length)
@@ -63,9 +65,11 @@ def _find_order(planner: Planner, index: int, pixels: Shape) -> tuple[Tensor, in
     for node in planner.nodes:
         if reached.isdisjoint(node.inputs):
             continue
-        sides = find_sides(node, planner.base)
+        known = planner.operators[node.name]
+        sides = known.sides(node, planner.base) if known.sides else None
         if sides is not None and planner.base(node.inputs[0]).shape[2:] == pixels:
             return window_order(pixels, sides, lanes)
-        if node.name in BUILD and planner.base(node.outputs[0]).shape[2:] == pixels:
+        followed = known.is_elementwise and known.events is not None
+        if followed and planner.base(node.outputs[0]).shape[2:] == pixels:
             reached.update(node.outputs)
     return plain_order(pixels, lanes)

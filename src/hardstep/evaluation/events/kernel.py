@@ -7,12 +7,20 @@ from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.code import Code
-from hardstep.evaluation.events.program import Fixed, PerTile, Program, Room, Stride, Word
+from hardstep.evaluation.events.program import (
+    Fixed,
+    PerTile,
+    Program,
+    Room,
+    Shared,
+    Stride,
+    Word,
+)
 from hardstep.evaluation.events.responses import add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
-from hardstep.evaluation.trace.record import Node, Record, Refused
+from hardstep.evaluation.trace.record import Refused
 
 
 class Found(NamedTuple):
@@ -21,24 +29,6 @@ class Found(NamedTuple):
     env: dict[int, Change]
     pairs: Pairs | None  # which examples of which candidates; nothing if none
     work: Tensor  # (n,) operations on vectors that each candidate took
-
-
-def count_work(written: Record) -> int:
-    """Operations of a plain forward pass: multiply-adds, or numbers made."""
-    total = 0
-    for node in written.nodes:
-        for index in node.outputs:
-            total += written.values[index].numel() * _depth(node, written) if index >= 0 else 0
-    return total
-
-
-def _depth(node: Node, written: Record) -> int:
-    """Multiply-adds behind one number of a result."""
-    if node.name == "convolution":
-        return int(written.values[node.args[1].index][0].numel())
-    if node.name in ("mm", "addmm", "bmm"):
-        return int(written.values[node.inputs[-2]].shape[-1])
-    return 1
 
 
 class EventKernel:
@@ -114,6 +104,8 @@ class EventKernel:
             return word
         if isinstance(word, Room):
             return self.code.rooms[word.part, word.owner]
+        if isinstance(word, Shared):
+            return self.code.shared[word.owner]
         if isinstance(word, Stride):
             table = self.tables.get(word.table)
             return table.stride(0) * table.element_size() if len(table) > 1 else 0

@@ -1,14 +1,11 @@
 """Where numbers go: targets of convolutions, of windows and of sums, as lists for kernels."""
 
-from collections.abc import Callable
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from hardstep.evaluation.trace.record import Node
 
 Shape = tuple[int, ...]
 
@@ -72,24 +69,3 @@ def list_by(key: Tensor, num: int) -> Tensor:
 def count(shape: Shape) -> int:
     """Numbers in a shape."""
     return prod(shape)
-
-
-def find_geometry(node: Node, dims: int) -> Geometry:
-    """The windows of a pooling node."""
-
-    def per_dim(place: int, default: Shape) -> Shape:
-        given = node.args[place] if len(node.args) > place else ()
-        return tuple(given if len(given) == dims else list(given) * dims) or default
-
-    window = per_dim(1, ())
-    ones = (1,) * dims
-    return Geometry(window, per_dim(2, window), per_dim(3, (0,) * dims), per_dim(4, ones))
-
-
-def find_sides(node: Node, base: Callable[[int], Tensor]) -> Shape | None:
-    """The sides of a maximum's windows that stand side by side, or nothing."""
-    if node.name != "max_pool2d_with_indices" or base(node.inputs[0]).dim() != 4:
-        return None
-    shape = find_geometry(node, 2)
-    plain = shape.stride == shape.kernel and shape.padding == (0, 0) and shape.dilation == (1, 1)
-    return shape.kernel if plain else None

@@ -30,8 +30,6 @@ def follow_move(planner: Planner, node: Node) -> None:
         return torch.zeros_like(value).double() if value.is_floating_point() else value
 
     args, kwargs = node.filled(operand)
-    if node.name == "constant_pad_nd":
-        args = [*args[:2], 0]
     _place(planner, node.outputs[0], node.func(*args, **kwargs), moved, room)
 
 

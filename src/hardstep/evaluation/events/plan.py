@@ -1,51 +1,28 @@
 """From a slice of the record to a program of stages, node by node."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events.elementwise import follow_elementwise, follow_view_of
 from hardstep.evaluation.events.entries import follow_parameters
-from hardstep.evaluation.events.linear import (
-    follow_average,
-    follow_convolution,
-    follow_product,
-    follow_sum,
-)
-from hardstep.evaluation.events.moves import follow_move
-from hardstep.evaluation.events.planner import Planner
+from hardstep.evaluation.events.planner import KnowsEvents, Planner
 from hardstep.evaluation.events.program import Program
-from hardstep.evaluation.events.vectors import follow_batch_norm
-from hardstep.evaluation.events.windows import follow_pool
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.translate_elementwise import BUILD
 from hardstep.evaluation.trace.record import Node, Record
 
-_VIEWS = (
-    "view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
-    "split", "split_with_sizes", "unbind", "alias", "detach",
-)  # fmt: skip
-_MOVES = ("cat", "stack", "index_select", "flip", "constant_pad_nd", "expand", "repeat", "roll")
-_FOLLOW: dict[str, Callable[[Planner, Node], None]] = {
-    **dict.fromkeys(BUILD, follow_elementwise),
-    **dict.fromkeys(_VIEWS, follow_view_of),
-    **dict.fromkeys(_MOVES, follow_move),
-    **dict.fromkeys(("mm", "addmm"), follow_product),
-    **dict.fromkeys(("sum", "mean"), follow_sum),
-    **dict.fromkeys(("avg_pool2d", "_adaptive_avg_pool2d", "avg_pool3d"), follow_average),
-    "convolution": follow_convolution,
-    "max_pool2d_with_indices": follow_pool,
-    "native_batch_norm": follow_batch_norm,
-}
-_TAKES_VECTORS = {"native_batch_norm"}
 
-
-def plan_events(candidates: Candidates, written: Record, nodes: list[Node], span: Span) -> Program:
+def plan_events(
+    candidates: Candidates,
+    written: Record,
+    nodes: list[Node],
+    span: Span,
+    operators: Mapping[str, KnowsEvents],
+) -> Program:
     """The program of a block.
 
     Raises:
         Unfusable: The block does not enter through pictures, or nothing can be followed.
     """
-    planner = Planner(candidates, written, nodes, span)
+    planner = Planner(candidates, written, nodes, span, operators)
     for node in nodes:
         _add(planner, node)
     return planner.finish()
@@ -54,14 +31,15 @@ def plan_events(candidates: Candidates, written: Record, nodes: list[Node], span
 def _add(planner: Planner, node: Node) -> None:
     """Sort a node: parameters alone, something to follow, or something that torch does later."""
     inputs, parameters = set(node.inputs), planner.weights.keys() | planner.vectors
+    known = planner.operators[node.name]
     if inputs & planner.weights.keys() and inputs.isdisjoint(planner.values.keys() | planner.later):
         follow_parameters(planner, node)
         return
-    if inputs & parameters and node.name not in _TAKES_VECTORS:
+    if inputs & parameters and not known.enters_events:
         raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
-    if inputs.isdisjoint(planner.later) and node.name in _FOLLOW:
+    if inputs.isdisjoint(planner.later) and known.events is not None:
         try:
-            _FOLLOW[node.name](planner, node)
+            known.events(planner, node)
             return
         except Unfusable:
             if inputs & parameters:

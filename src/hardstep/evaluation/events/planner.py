@@ -1,17 +1,16 @@
 """What is known while a slice is followed: who holds which changed value, and the stages so far."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.groups import MOST_NODES, Group
-from hardstep.evaluation.events.layouts import (
-    Layout,
-)
+from hardstep.evaluation.events.layouts import Layout, Shape
 from hardstep.evaluation.events.program import (
     Lookup,
     PerTile,
@@ -28,7 +27,7 @@ from hardstep.evaluation.events.stages import (
 )
 from hardstep.evaluation.events.writer import Writer
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Kind, Unfusable
-from hardstep.evaluation.ops.columns import Column
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns
 from hardstep.evaluation.trace.record import Node, Record
 
 MOST_CHUNKS = 1024  # groups of one level; more than any program has
@@ -62,6 +61,34 @@ def behind(slot: Slot) -> int:
     return int(slot.level) + 1
 
 
+class KnowsEvents(KnowsColumns, Protocol):
+    """What has to be known about an operator to follow events through it."""
+
+    @property
+    def events(self) -> "Follow | None":
+        """Adds the stages that find what changes about a node's results."""
+
+    @property
+    def events_entry(self) -> "Follow | None":
+        """Adds the stages by which a changed parameter of a node reaches the examples."""
+
+    @property
+    def enters_events(self) -> bool:
+        """Whether `events` reads changed vectors of parameters."""
+
+    @property
+    def is_product(self) -> bool:
+        """Whether parameters meet the examples in it."""
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether it acts number by number."""
+
+    @property
+    def sides(self) -> "Sides | None":
+        """The sides of a maximum's windows that stand side by side, or nothing."""
+
+
 class Planner:
     """Collects the stages of a program."""
 
@@ -71,14 +98,15 @@ class Planner:
         written: Record,
         nodes: list[Node],
         span: Span,
+        operators: Mapping[str, KnowsEvents],
     ) -> None:
-        self.written, self.nodes = written, nodes
+        self.written, self.nodes, self.operators = written, nodes, operators
         self.base: Lookup = written.values.__getitem__
         self.weights: dict[int, Column] = {}  # changed units of parameters
         self.vectors: set[int] = set()  # parameters of which any number may change
         self._find_parameters(candidates, span)
         wide = any(value.dtype == torch.float64 for value in written.values)
-        self.program = Program(0, 8 if wide else 16)
+        self.program = Program(0, 8 if wide else 16, operators)
         self.values: dict[int, Value] = {}
         self.later: set[int] = set()  # values that torch computes behind the cuts
         self.groups: dict[tuple[object, ...], list[Group]] = {}
@@ -156,6 +184,7 @@ class Planner:
         slots: list[Slot],
         work: int = 0,
         detail: object = None,
+        waits: bool = False,
     ) -> None:
         """One of the stages that are the same for every network."""
         lanes = self.program.lanes
@@ -166,7 +195,7 @@ class Planner:
             return w.function(function) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))
 
         key = (name, slots[0].kind, detail)
-        self.program.stages.append(Stage(text, key, words, level, slots, work))
+        self.program.stages.append(Stage(text, key, words, level, slots, work, waits))
 
     def put(self, node: Node, slot: Slot) -> None:
         """Say which slot holds a node's result."""
@@ -242,3 +271,7 @@ class Planner:
                     self.stage("clear", write, slot_words(slot), stage.level, [slot])
                     ordered.append(self.program.stages.pop())
         self.program.stages = ordered
+
+
+Follow = Callable[[Planner, Node], None]
+Sides = Callable[[Node, Lookup], Shape | None]

@@ -1,6 +1,6 @@
 """What a kernel of events consists of: slots that hold changed values, and stages between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,8 +8,10 @@ from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
 from hardstep.evaluation.fused.expressions import Kind
+from hardstep.evaluation.incremental.columns import KnowsColumns
 
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
+Vector = Callable[[Lookup], Tensor]  # a number per channel
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,20 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """An offset in the scratch memory that a candidate's examples share."""
+
+    owner: "Sums"
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is added up over examples, and what becomes of it; starts as zero."""
+
+    num_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
 class Stride:
     """Bytes from one example to the next in a table; none if all examples share a line."""
 
@@ -64,7 +80,7 @@ class PerTile:
     name: tuple[object, ...]
 
 
-Word = Room | Table | Stride | Fixed | PerTile | int
+Word = Room | Shared | Table | Stride | Fixed | PerTile | int
 
 
 def slot_words(slot: Slot) -> list[Word]:
@@ -83,11 +99,20 @@ class Stage:
     level: float
     slots: list[Slot]  # what it reads and writes
     work: int = 0  # vectors of its own list of work
+    waits: bool = False  # runs once for a candidate, when all of its examples have come so far
 
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
-        return self.key[0] in ("enter", "spread", "rows", "product", "lanes", "scatter")
+        return self.key[0] in (
+            "enter",
+            "spread",
+            "rows",
+            "product",
+            "lanes",
+            "weights",
+            "statistics",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +146,12 @@ class Program:
 
     examples: int
     lanes: int
+    operators: Mapping[str, KnowsColumns]  # that nodes on parameters alone are
     slots: list[Slot] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch

@@ -14,8 +14,8 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.ops.columns import Column, column_rule, convolve_in_groups
-from hardstep.evaluation.trace.record import Ref
+from hardstep.evaluation.incremental.columns import Column, carry_columns
+from hardstep.evaluation.trace.record import Node, Ref
 
 PATCH_BYTES = 256 << 20  # of all patches of a block; beyond that torch convolves
 Made = dict[tuple[object, ...], Tensor]
@@ -41,9 +41,9 @@ def add_channels(program: Program, candidates: Candidates, tile: Span, tables: T
     sources, base = tables.written.sources, tables.written.values.__getitem__
     env = {sources[name]: Column(0, unit, rows) for name, (unit, rows) in local.items()}
     for node in program.before:
-        change = column_rule(node, env, base)
-        assert change is not None
-        env[node.outputs[0]] = change
+        changes = carry_columns(node, env, base, program.operators)
+        assert changes is not None
+        env.update(zip(node.outputs, changes, strict=True))
     made: Made = {}
     for number, entry in enumerate(program.entries):
         unit, filters, shift = _find_changes(entry, env, base)
@@ -119,3 +119,29 @@ def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables
     lines = flat.new_zeros(*flat.shape[:2], entry.length)
     lines[:, :, entry.order.flatten()] = flat
     return lines
+
+
+def convolve_in_groups(
+    node: Node, pictures: Tensor, filters: Tensor, entries: Tensor | None, own: Tensor
+) -> Tensor:
+    """Each filter over the channels of its group, `own`; (examples, filters, *pixels)."""
+    stride, padding, dilation, _, output_padding, groups = node.args[3:9]
+
+    def convolve(chosen: Tensor, pieces: Tensor, bias: Tensor | None, parts: int) -> Tensor:
+        return node.func(  # type: ignore[no-any-return]
+            chosen, pieces, bias, stride, padding, dilation, False, output_padding, parts
+        )
+
+    if groups == 1:
+        return convolve(pictures, filters, entries, 1)
+    each = pictures.shape[1] // groups
+    used, counts = torch.unique_consecutive(own, return_counts=True)
+    parts = pictures.reshape(len(pictures), groups, each, *pictures.shape[2:])
+    if len(set(counts.tolist())) == 1:  # one convolution, with the groups that are used
+        return convolve(parts[:, used].flatten(1, 2), filters, entries, len(used))
+    bounds = [0, *counts.cumsum(0).tolist()]
+    pieces = [
+        convolve(parts[:, group], filters[a:b], None if entries is None else entries[a:b], 1)
+        for group, a, b in zip(used.tolist(), bounds, bounds[1:], strict=False)
+    ]
+    return torch.cat(pieces, dim=1)

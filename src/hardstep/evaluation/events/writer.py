@@ -1,7 +1,8 @@
 """Loops, conditions and changed values in LLVM assembly: what every stage is written with.
 
 A stage is a function of its arguments `%a` (64-bit words: addresses, offsets, strides), a thread's
-scratch memory `%s`, the candidate `%c` and the example `%b`.
+scratch memory `%s`, that which a candidate's examples share `%g`, the candidate `%c` and the
+example `%b`.
 """
 
 from collections.abc import Iterator
@@ -114,6 +115,10 @@ class Writer(Vectors):
     def room(self) -> Value:
         """The next argument, an offset in scratch memory, as an address."""
         return self.let(f"getelementptr i8, ptr %s, i64 {self.word()}")
+
+    def shared(self) -> Value:
+        """The next argument, an offset in what examples share, as an address."""
+        return self.let(f"getelementptr i8, ptr %g, i64 {self.word()}")
 
     def line_of(self, index: Value) -> Value:
         """The next two arguments, a table and the bytes of its lines: the address of a line."""
@@ -251,6 +256,6 @@ class Writer(Vectors):
         )
         self.line(f"store i64 {total}, ptr %s")
         head, body = "\n".join(self.head), "\n".join(self.body)
-        signature = "ptr noalias %a, ptr %s, i64 %c, i64 %b"
+        signature = "ptr noalias %a, ptr %s, ptr %g, i64 %c, i64 %b"
         start = f"define internal void @{name}({signature}) #0 {{"
         return "\n".join([start, "entry:", head, body, "  ret void", "}", ""])

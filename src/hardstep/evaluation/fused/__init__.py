@@ -4,11 +4,9 @@ The stages in their order, and the files that hold them:
 
     expressions            what a kernel computes, as a graph over lanes (one example per lane)
     tables                 what the tables hold that it reads
-    translate              a recorded forward pass as expressions, node by node
-    translate_elementwise  ... operations on single numbers
-    translate_axes         ... views, products, reductions and losses
-    translate_stacks       ... values stacked along a new axis, such as time
-    translate_indexing     ... gather, and rows of a table
+    translate              a recorded forward pass as expressions, node by node, as `ops` says
+    stacks                 ... values stacked along a new axis, such as time
+    sums                   ... reductions, and sums over examples, which end a kernel
     plan                   whether a block of parameters can be fused, and how its change enters
     schedule               which expression is computed in which loop, and where it need not be
     emit                   the kernel as LLVM assembly: loops over examples and candidates

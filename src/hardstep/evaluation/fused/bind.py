@@ -24,14 +24,17 @@ from hardstep.evaluation.fused.tables import (
     LabelWeight,
     Matrix,
     OfRecord,
+    PartOf,
     PerExample,
     PickedScore,
     Replaced,
     Slab,
+    Stretch,
+    UnitNumbers,
     Units,
     Weight,
 )
-from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.incremental.columns import Column, carry_columns
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
@@ -153,6 +156,12 @@ class Tables:
                 rows = wide[:, 0]
             case Slab():
                 rows = values[table.index].select(table.axis, table.number)
+            case PartOf():
+                whole = self.get(table.whole, order, stride)
+                side = 1 if _has_rows(table.whole) else 0
+                return whole.index_select(side, _list_units(table.units))
+            case UnitNumbers():
+                return _list_units(table.units)
             case PickedScore():
                 scores, labels = values[table.scores], values[table.labels]
                 rows = scores.gather(1, labels.clamp(0, scores.shape[1] - 1)[:, None])[:, 0]
@@ -169,6 +178,15 @@ class Tables:
             return counted.double()
         classes = self.written.values[table.weight]
         return torch.where(counted, classes[labels.clamp(0, len(classes) - 1)].double(), 0.0)
+
+
+def _has_rows(table: OfRecord) -> bool:
+    """Whether units are its columns."""
+    return isinstance(table, Weight) or (isinstance(table, PartOf) and _has_rows(table.whole))
+
+
+def _list_units(units: Stretch) -> Tensor:
+    return torch.arange(units.size) * units.step + units.start
 
 
 def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
@@ -291,9 +309,10 @@ class Kernel:
         sources = self.tables.written.sources
         env = {sources[name]: Column(0, unit, new) for name, (unit, new) in local.items()}
         for node in self.plan.before:
-            change = column_rule(node, env, self.tables.written.values.__getitem__)
-            assert isinstance(change, Column)
-            env[node.outputs[0]] = change
+            base = self.tables.written.values.__getitem__
+            changes = carry_columns(node, env, base, self.plan.operators)
+            assert changes is not None
+            env.update(zip(node.outputs, changes, strict=True))
         return env
 
     def _examples(self, entry: Entry) -> Tensor:

@@ -120,7 +120,9 @@ def _add_to_column(v: Vectors, expr: Linear) -> Value:
 
 
 def _add_to_layer(v: Vectors, expr: Spread, j: Value) -> Value:
-    kind, move, units = expr.kind, expr.move, expr.domain or 1
+    kind, move, units = expr.kind, expr.move, expr.size
+    if (expr.start, expr.step) != (0, 1):
+        j = v.let(f"add i64 {v.let(f'mul i64 {j}, {expr.step}')}, {expr.start}")
     total = _read_line(v, kind, move.base, j)
     first = v.let(f"mul i64 %c, {move.dim}")
     particle = v.let(f"load i64, ptr {v.offset(Kind.I64, f'%p{expr.particles}', '%c')}")

@@ -177,6 +177,9 @@ class Spread(_Value):
 
     move: Move
     particles: int
+    size: int  # of the layer
+    start: int  # the unit of it that stands at j = 0
+    step: int  # from one unit to the next
 
 
 # -- what is computed from arguments ---------------------------------------------------------------
@@ -271,10 +274,17 @@ class Graph:
         key = (Linear, kind, move, shift, places)
         return self._keep(key, Linear(kind, None, 0, (), move, shift, places))
 
-    def spread(self, kind: Kind, move: Move, particles: int, domain: int) -> Expr:
+    def spread(self, kind: Kind, move: Move, particles: int, size: int) -> Expr:
         """A new layer."""
-        key = (Spread, kind, move, particles, domain)
-        return self._keep(key, Spread(kind, domain, 0, (), move, particles))
+        key = (Spread, kind, move, particles, size)
+        return self._keep(key, Spread(kind, size, 0, (), move, particles, size, 0, 1))
+
+    def spread_part(self, whole: Spread, start: int, size: int, step: int) -> Expr:
+        """Some units of a new layer."""
+        start, step = whole.start + whole.step * start, whole.step * step
+        fields = (whole.move, whole.particles, whole.size, start, step)
+        part = Spread(whole.kind, size, 0, (), *fields)
+        return self._keep((Spread, whole.kind, size, *fields), part)
 
     def apply(self, function: Fn, *args: Expr) -> Expr:
         """A function of single numbers; lanes broadcast along j."""

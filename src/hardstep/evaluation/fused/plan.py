@@ -5,23 +5,41 @@ layer; vectors (biases, gains) are replaced as a whole. Whatever happens to para
 they meet an example (quantizers, transposes) stays with torch.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Access, Move, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
 from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Table, Units
-from hardstep.evaluation.fused.translate import Changed, Lookup, Program, Translator
-from hardstep.evaluation.fused.translate_axes import ON_AXES
-from hardstep.evaluation.fused.translate_indexing import INDEXING, INDEXING_STACKS
-from hardstep.evaluation.fused.translate_stacks import ON_STACKS, STACKING
-from hardstep.evaluation.ops.columns import Column, column_rule
+from hardstep.evaluation.fused.translate import Changed, KnowsLanes, Lookup, Program, Translator
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
 from hardstep.evaluation.trace.record import Node, Record
 
-_RESHAPES = ("t", "transpose", "permute")
-_LOWERINGS = ON_AXES | INDEXING | STACKING
-_ON_STACKS = ON_STACKS | INDEXING_STACKS
+
+class Factors(NamedTuple):
+    """A product left · right + bias, by the numbers of its values."""
+
+    left: int
+    right: int
+    bias: int | None
+
+
+class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
+    """What has to be known about an operator to make a kernel of it."""
+
+    @property
+    def factors(self) -> Callable[[Node], Factors] | None:
+        """What a matrix product multiplies."""
+
+    @property
+    def order(self) -> Callable[[Node, int], list[int]] | None:
+        """The old dimensions of each new one, of so many."""
+
+
+Operators = Mapping[str, KnowsKernels]
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,7 @@ class KernelPlan:
     """One block's kernel, without the numbers of a step."""
 
     program: Program
+    operators: Operators
     before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
     after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
     entries: list[ColumnEntry | LinearEntry | LayerEntry] = field(default_factory=list)
@@ -74,7 +93,11 @@ class KernelPlan:
 
 
 def plan_kernel(
-    candidates: Candidates, written: Record, nodes: list[Node], span: Span
+    candidates: Candidates,
+    written: Record,
+    nodes: list[Node],
+    span: Span,
+    operators: Operators,
 ) -> KernelPlan:
     """The plan of a block.
 
@@ -85,25 +108,17 @@ def plan_kernel(
         raise Unfusable("the loss does not depend on it")
     if any(value.device.type != "cpu" for value in written.values):
         raise Unfusable("values that are not in the processor's memory")
-    builder = _Builder(candidates, written, span)
+    builder = _Builder(candidates, written, span, operators)
     for node in nodes:
         builder.add(node)
     return builder.finish()
 
 
-def _is_transpose(node: Node, base: Lookup) -> bool:
-    """Whether it is the transpose of a matrix."""
-    if node.name not in _RESHAPES or base(node.inputs[0]).dim() != 2:
-        return False
-    if node.name == "t":
-        return True
-    dims = node.args[1] if node.name == "permute" else node.args[1:3]
-    first, second = (dim % 2 for dim in dims)
-    return (first, second) == (1, 0) if node.name == "permute" else first != second
-
-
 class _Builder:
-    def __init__(self, candidates: Candidates, written: Record, span: Span) -> None:
+    def __init__(
+        self, candidates: Candidates, written: Record, span: Span, operators: Operators
+    ) -> None:
+        self.operators = operators
         self.base: Lookup = written.values.__getitem__
         self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
         self.block = span.block
@@ -114,9 +129,8 @@ class _Builder:
         self.local = candidates.local(first)
         self.bare = set(self.sources)  # parameters as they are, or transposed
         self.written = written
-        self.weights: dict[
-            int, Column | None
-        ] = {}  # parameters and what becomes of them without examples
+        # Parameters and what becomes of them without examples; nothing for a whole layer.
+        self.weights: dict[int, Column | None] = {}
         self.vector: int | None = None
         self._find_weights()
         self.done: set[int] = set()  # values after a sum over examples
@@ -147,8 +161,8 @@ class _Builder:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(self.base, int(shape[0]), self.weights, _LOWERINGS, _ON_STACKS)
-            self.plan = KernelPlan(self.t.program, self.before)
+            self.t = Translator(self.base, int(shape[0]), self.weights, self.operators)
+            self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
                 self.t.program.table(Units())
             if self.vector is not None:
@@ -173,32 +187,37 @@ class _Builder:
             self._start(node).follow(node)
 
     def _follow_parameters(self, node: Node) -> None:
-        right = node.args[-1].index if node.name in ("mm", "addmm") else None
-        if right is not None and right in self.weights:
-            self._enter(node)
-        elif node.name == "index":
+        known = self.operators[node.name]
+        factors = known.factors(node) if known.factors else None
+        if factors is not None and factors.right in self.weights:
+            self._enter(node, factors)
+        elif known.enters_lanes:
             self._start(node).follow(node)
         elif self.local is None:
-            if not set(node.inputs) <= self.sources or not _is_transpose(node, self.base):
+            if not set(node.inputs) <= self.sources or not self._is_transpose(node):
                 raise Unfusable(f"{node.name} of a parameter with dense directions")
             self.weights[node.outputs[0]] = None
             self.bare.update(node.outputs)
         else:
-            change = column_rule(node, self.weights, self.base)
-            if not isinstance(change, Column):
+            changes = carry_parameters(node, self.weights, self.base, self.operators)
+            if changes is None:
                 raise Unfusable(f"{node.name} of a parameter")
-            self.weights[node.outputs[0]] = change
+            self.weights.update(zip(node.outputs, changes, strict=True))
             self.before.append(node)
-            if node.name in _RESHAPES and set(node.inputs) <= self.bare:
+            if known.order is not None and set(node.inputs) <= self.bare:
                 self.bare.update(node.outputs)
+
+    def _is_transpose(self, node: Node) -> bool:
+        """Whether it is the transpose of a matrix."""
+        order = self.operators[node.name].order
+        matrix = self.base(node.inputs[0]).dim() == 2
+        return order is not None and matrix and order(node, 2) == [1, 0]
 
     # -- entries ----------------------------------------------------------------------------
 
-    def _enter(self, node: Node) -> None:
-        refs = [arg.index for arg in node.args]
-        left, right = refs[-2:]
+    def _enter(self, node: Node, factors: Factors) -> None:
+        left, right, bias = factors
         out = node.outputs[0]
-        bias = refs[0] if node.name == "addmm" else None
         t = self._start(node)
         if left in self.weights or self.base(out).dim() != 2:
             raise Unfusable(f"{node.name}: both factors change")

@@ -54,6 +54,30 @@ class Slab:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """Every `step`-th unit from `start` on."""
+
+    start: int
+    size: int
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """Some units of another table; of a matrix that is multiplied, some of its columns."""
+
+    whole: "OfRecord"
+    units: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class UnitNumbers:
+    """Which units these are."""
+
+    units: Stretch
+
+
+@dataclass(frozen=True, slots=True)
 class PickedScore:
     """Every example's score at its label."""
 
@@ -104,5 +128,16 @@ class Entering:
     entry: int
 
 
-OfRecord = Flat | Weight | Matrix | PerExample | FirstPerExample | Slab | PickedScore | LabelWeight
+OfRecord = (
+    Flat
+    | Weight
+    | Matrix
+    | PerExample
+    | FirstPerExample
+    | Slab
+    | PartOf
+    | UnitNumbers
+    | PickedScore
+    | LabelWeight
+)
 Table = OfRecord | Units | Replaced | Entering

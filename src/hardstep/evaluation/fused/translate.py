@@ -12,13 +12,11 @@ evaluator carries the block through the record operation by operation instead.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from hardstep.evaluation.fused.expressions import (
-    COMPARISONS,
     KINDS,
     Access,
     Expr,
@@ -28,12 +26,12 @@ from hardstep.evaluation.fused.expressions import (
     Unfusable,
 )
 from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
-from hardstep.evaluation.fused.translate_elementwise import BUILD, Operand
-from hardstep.evaluation.ops.columns import Column
+from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.record import Node, Ref
 
 Lookup = Callable[[int], Tensor]
-_COMPARISONS = {function.value for function in COMPARISONS}
+# The expression of an element-wise node, from expressions in place of its tensors.
+Make = Callable[[Node, Lookup, Graph, Callable[[Ref], Expr]], Expr]
 MAX_EXPRESSIONS = 6000  # beyond that compiling takes longer than it saves
 
 
@@ -89,8 +87,7 @@ class Translator:
         base: Recorded values by number.
         num_examples: Of the batch.
         weights: Parameter-like values, of which one row or column is changed.
-        lowerings: What to do with operations that are not element-wise.
-        on_stacks: What to do with operations of which an operand is a stack.
+        operators: What is known about operators, by name.
     """
 
     def __init__(
@@ -98,11 +95,9 @@ class Translator:
         base: Lookup,
         num_examples: int,
         weights: Mapping[int, Column | None],
-        lowerings: "Mapping[str, Lowering]",
-        on_stacks: "Mapping[str, Lowering]",
+        operators: "Mapping[str, KnowsLanes]",
     ) -> None:
-        self.base, self.weights = base, weights
-        self.lowerings, self.on_stacks = lowerings, on_stacks
+        self.base, self.weights, self.operators = base, weights, operators
         self.program = Program(num_examples)
         self.g = self.program.graph
         self.values: dict[int, Changed | Stack] = {}
@@ -113,19 +108,18 @@ class Translator:
         """Follow one operation."""
         if len(self.g) > MAX_EXPRESSIONS:
             raise Unfusable(f"more than {MAX_EXPRESSIONS} operations")
-        if any(index in self.weights for index in node.inputs) and node.name != "index":
+        known = self.operators[node.name]
+        if any(index in self.weights for index in node.inputs) and not known.enters_lanes:
             raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
         found = [self.values[index] for index in node.inputs if index in self.values]
         if not found and self.weights.keys().isdisjoint(node.inputs):
             return  # follows from a part of a stack that does not change
         if any(isinstance(value, Stack) for value in found):
-            if node.name not in self.on_stacks:
+            if known.stack is None:
                 raise Unfusable(f"{node.name} of a stack")
-            self.on_stacks[node.name](self, node)
-        elif node.name in self.lowerings:
-            self.lowerings[node.name](self, node)
-        elif node.name in BUILD:
-            self.values[node.outputs[0]] = self.apply_elementwise(node)
+            known.stack(self, node)
+        elif known.lanes is not None:
+            known.lanes(self, node)
         else:
             raise Unfusable(node.name)
         self._check_examples(node)
@@ -220,7 +214,7 @@ class Translator:
 
     # -- element-wise ---------------------------------------------------------------------
 
-    def apply_elementwise(self, node: Node) -> Changed:
+    def apply_elementwise(self, node: Node, make: Make) -> Changed:
         """An element-wise operation on values that are not stacks."""
         output = self.base(node.outputs[0])
         if output.dim() == 0 or output.shape[0] != self.program.num_examples:
@@ -244,12 +238,8 @@ class Translator:
             value = found[ref.index]
             return value.expr if column or not value.column else self.dense(ref.index).expr
 
-        expr = self.apply(node, operand)
+        expr = make(node, self.base, self.g, operand)
         return Changed(expr, axis if column or expr.domain is not None else None, column)
-
-    def apply(self, node: Node, operand: Callable[[Ref], Expr]) -> Expr:
-        """An element-wise operation with expressions in place of its tensors."""
-        return build_elementwise(node, self.base, self.g, operand)
 
     def _fit(self, index: int, output: Tensor) -> Changed:
         """A changed operand; where its only unit meets several others, a value per lane."""
@@ -273,41 +263,25 @@ def find_kind(value: Tensor) -> Kind:
     return kind
 
 
-def build_elementwise(
-    node: Node, base: Lookup, graph: Graph, operand: Callable[[Ref], Expr]
-) -> Expr:
-    """An element-wise operation with expressions in place of its tensors."""
-    compared = node.name in _COMPARISONS
-    kind = _find_compared_kind(node, base) if compared else find_kind(base(node.outputs[0]))
-    args, kwargs = node.filled(operand)
-    args += _place_keywords(node.name, kwargs)
-    return BUILD[node.name](graph, args, kind)
-
-
-def _find_compared_kind(node: Node, base: Lookup) -> Kind:
-    """The kind in which torch compares: a number or a lone value does not widen a tensor."""
-    args, _ = node.filled(lambda ref: base(ref.index))
-    kind = KINDS.get(torch.result_type(*args[:2]))
-    if kind is None:
-        raise Unfusable(f"{node.name} of other types than {', '.join(map(str, KINDS.values()))}")
-    return kind
-
-
-def _place_keywords(name: str, kwargs: Mapping[str, Operand]) -> list[Operand]:
-    """Keyword arguments that matter, in the place where the builders expect them."""
-    expected = {"add": "alpha", "sub": "alpha", "div": "rounding_mode", "addcmul": "value"}
-    ignored = {"_to_copy": kwargs.keys(), "clone": {"memory_format"}}.get(name, set())
-    rest = {key: value for key, value in kwargs.items() if key not in ignored}
-    place = expected.get(name)
-    found = [rest.pop(place)] if place in rest else []
-    if rest:
-        raise Unfusable(f"{name} with {', '.join(rest)}")
-    return found
-
-
 def find_argument(node: Node, place: int, name: str, default: Any) -> Any:
     """An argument of a node, by place or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
 Lowering = Callable[[Translator, Node], None]
+
+
+class KnowsLanes(Protocol):
+    """What has to be known about an operator to follow it by lanes."""
+
+    @property
+    def lanes(self) -> Lowering | None:
+        """Follows a node of which an operand changes."""
+
+    @property
+    def stack(self) -> Lowering | None:
+        """Follows a node of which an operand is a stack."""
+
+    @property
+    def enters_lanes(self) -> bool:
+        """Whether `lanes` reads changed parameters."""

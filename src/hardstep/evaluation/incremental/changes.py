@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.ops.columns import Column, slices_of
+from hardstep.evaluation.incremental.columns import Column, slices_of
 
 KEPT_BYTES = 4 << 20  # gathered examples up to this size are kept for the next operation
 

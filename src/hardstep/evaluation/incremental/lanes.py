@@ -1,23 +1,45 @@
 """A tile of candidates that follows a forward pass: what it changes, operation by operation."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.incremental.changes import Change, Examples, changed_examples, stack
+from hardstep.evaluation.incremental.columns import Column, Lookup, carry_columns
 from hardstep.evaluation.incremental.examples import carry_examples
-from hardstep.evaluation.incremental.merge import HARD, Held, find_pairs, join, narrow, widen
-from hardstep.evaluation.incremental.walk import attempt, carry_whole, start_changes
-from hardstep.evaluation.ops.columns import Column, Lookup, column_rule
+from hardstep.evaluation.incremental.merge import Held, find_pairs, join, narrow, widen
+from hardstep.evaluation.incremental.walk import (
+    KnowsChanges,
+    attempt,
+    carry_whole,
+    start_changes,
+)
 from hardstep.evaluation.trace.record import Node
-from hardstep.evaluation.trace.slice import check_visible
+from hardstep.evaluation.trace.slice import KnowsShapes, check_visible
+
+
+class Knows(KnowsChanges, KnowsShapes, Protocol):
+    """What has to be known about an operator to follow it while it runs."""
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether results are often the base's where arguments are not."""
+
+    @property
+    def takes_units(self) -> bool:
+        """Whether a changed unit costs what it alone adds to the result."""
+
+
+Operators = Mapping[str, Knows]
 
 
 class Lane:
     """A tile on its way through a forward pass."""
 
-    def __init__(self, candidates: Candidates, tile: Span) -> None:
+    def __init__(self, candidates: Candidates, tile: Span, operators: Operators) -> None:
+        self.operators = operators
         self.tile, self.num = tile, tile.end - tile.start
         self.changes = start_changes(candidates, tile)  # of the searched tensors
         self.work = 0.0  # operations so far
@@ -28,30 +50,32 @@ class Lane:
         self, node: Node, held: dict[int, Held], base: Lookup, operations: int
     ) -> dict[int, Held]:
         """The changes of a node's results that are not the base's; counts what they took."""
-        kept = {}
+        kept, known = {}, self.operators[node.name]
         for index, one in self.carry(node, held, base).items():
             if index == node.outputs[0]:
-                self.work += operations * _share(one, base(index)) / _depth(node, held, base)
-            found = narrow(base(index), one) if node.name in HARD else one
+                depth = _depth(held, base) if known.takes_units else 1
+                self.work += operations * _share(one, base(index)) / depth
+            found = narrow(base(index), one) if known.is_hard else one
             if found is not None:
                 kept[index] = found
         return kept
 
     def carry(self, node: Node, held: dict[int, Held], base: Lookup) -> dict[int, Held]:
         """The changes of a node's results."""
-        check_visible(node, held.keys(), base)
+        known = self.operators[node.name]
+        check_visible(node, known, held.keys(), base)
         if all(isinstance(one.change, Column) for one in held.values()):
             env = {index: one.change for index, one in held.items()}
-            column = attempt(node, column_rule, node, env, base)
-            if column is not None:
-                return {node.outputs[0]: Held(column)}
+            columns = attempt(node, carry_columns, node, env, base, self.operators)
+            if columns is not None:
+                return dict(zip(node.outputs, map(Held, columns), strict=True))
         held = _leave_columns(held, base)
         if not held:
             return {}
         found = self._carry_examples(node, held, base)
         if found is None:
             whole = {i: stack(base(i), one.change, self.num, one.pairs) for i, one in held.items()}
-            results = attempt(node, carry_whole, node, whole, base, None, self.num)
+            results = attempt(node, carry_whole, node, known, whole, base, None, self.num)
             found = {i: Held(change) for i, change in zip(node.outputs, results, strict=True)}
         return found
 
@@ -67,7 +91,7 @@ class Lane:
             if isinstance(change, Examples) and own is not None:
                 change = widen(base(index), change, own, pairs)
             env[index] = change
-        results = attempt(node, carry_examples, node, env, base, pairs)
+        results = attempt(node, carry_examples, node, env, base, pairs, self.operators)
         if results is None:
             return None
         return {
@@ -97,9 +121,8 @@ def _share(held: Held, value: Tensor) -> float:
     return numbers.numel() / max(1, value.numel())
 
 
-def _depth(node: Node, held: Mapping[int, Held], base: Lookup) -> int:
-    """How many units a product would sum over of which it takes one, which changed."""
+def _depth(held: Mapping[int, Held], base: Lookup) -> int:
+    """How many units an operation sums over, if it takes the one that changed."""
     (index, one), *others = held.items()
     is_unit = isinstance(one.change, Column) and one.change.axis == 1
-    products = ("mm", "addmm", "convolution")
-    return base(index).shape[1] if is_unit and not others and node.name in products else 1
+    return base(index).shape[1] if is_unit and not others else 1

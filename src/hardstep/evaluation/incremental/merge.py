@@ -13,11 +13,6 @@ from torch import Tensor
 
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs
 
-# Results that are often the base's, though what they are computed from is not.
-HARD = frozenset({
-    "argmax", "argmin", "bitwise_and", "bitwise_or", "ceil", "eq", "floor", "ge", "gt", "heaviside",
-    "le", "logical_and", "logical_or", "lt", "ne", "round", "sgn", "sign", "trunc",
-})  # fmt: skip
 NARROWED = 0.75  # shares of pairs up to this are worth a set of their own
 
 

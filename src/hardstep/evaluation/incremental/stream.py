@@ -7,7 +7,7 @@ so that memory does not grow with the number of operations. Each tile of candida
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,13 +16,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hardstep._torch import Outside, storage_key, unseen
 from hardstep.evaluation.candidates import Candidates
 from hardstep.evaluation.incremental.changes import Stacked, stack
-from hardstep.evaluation.incremental.lanes import Lane
+from hardstep.evaluation.incremental.lanes import Lane, Operators
 from hardstep.evaluation.incremental.merge import Held
 from hardstep.evaluation.memory import DispatchMode, count_operations, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
-from hardstep.evaluation.trace.record import Node, NoExits, Ref, Refused, functional_form
-from hardstep.evaluation.trace.slice import SHAPE_ONLY
+from hardstep.evaluation.trace.exits import NoExits
+from hardstep.evaluation.trace.record import Node, Ref, Refused, functional_form
 
 STALE = "the forward pass reads a tensor after writing to a view of it"
 WRITES = "the forward pass writes into a parameter"
@@ -39,9 +39,13 @@ class _Storage:
 class Stream(DispatchMode):
     """Carries changes of lanes along with every operation."""
 
-    def __init__(self, lanes: Iterable[Lane], fixed: Iterable[Tensor]) -> None:
+    reads_numbers = False  # numbers that Python read are those of every lane
+
+    def __init__(
+        self, lanes: Iterable[Lane], fixed: Iterable[Tensor], operators: Operators
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.lanes = list(lanes)
+        self.lanes, self.operators = list(lanes), operators
         self.changes: Any = WeakTensorKeyDictionary()  # tensor -> lane -> held
         self.versions: Any = WeakTensorKeyDictionary()  # of storages, when a tensor was last right
         self.storages: dict[int, _Storage] = {}
@@ -90,7 +94,7 @@ class Stream(DispatchMode):
     ) -> dict[int, dict[Lane, Held]]:
         """Every lane's changes of a node's results."""
         found: dict[int, dict[Lane, Held]] = {}
-        if node.name in SHAPE_ONLY:
+        if self.operators[node.name].shape_only:
             return found
         outputs = result if isinstance(result, tuple | list) else (result,)
         base = [*call.values, *outputs].__getitem__
@@ -138,14 +142,22 @@ class Stream(DispatchMode):
     def _check_readable(self, call: "_Call") -> None:
         """Give up lanes that changed what is in the memory of a tensor, under another name."""
         if any(_storage_key(tensor) in self.fixed for tensor in call.written):
-            for lane in list(self.lanes):
-                self._give_up(lane, WRITES)
-            raise Refused(WRITES)
+            self.refuse(WRITES)
         for tensor in call.tensors:
             memory = self.storages.get(_storage_key(tensor))
             if memory is not None and self.versions.get(tensor) != memory.version:
                 for lane in [lane for lane in self.lanes if lane in memory.lanes]:
                     self._give_up(lane, STALE)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Give up all lanes, whether or not the model minds."""
+        for lane in list(self.lanes):
+            self._give_up(lane, reason)
+        raise Refused(reason)
+
+    def is_reached(self, tensor: Tensor) -> bool:
+        """Whether a tensor's memory holds, or held, what a lane changed."""
+        return _storage_key(tensor) in self.storages
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -197,7 +209,9 @@ class _Call:
         return Node(name, func, self.refs, self.ref_kwargs, tuple(self.inputs), results)
 
 
-def follow(problem: Problem, candidates: Candidates, lanes: list[Lane]) -> Tensor:
+def follow(
+    problem: Problem, candidates: Candidates, lanes: list[Lane], operators: Operators
+) -> Tensor:
     """Run the base's forward pass; lanes find their losses, or reasons why not.
 
     Returns:
@@ -207,9 +221,9 @@ def follow(problem: Problem, candidates: Candidates, lanes: list[Lane]) -> Tenso
         Refused: No lane can be followed.
     """
     sources = {name: tensor.detach() for name, tensor in candidates.base.items()}
-    stream = Stream(lanes, problem.model.parameters())
+    stream = Stream(lanes, problem.model.parameters(), operators)
     try:
-        with isolate(problem.model), NoExits(), stream:
+        with isolate(problem.model), NoExits(stream), stream:
             reseed(candidates.seed)
             stream.begin(sources)
             loss: Tensor = problem.loss(sources, problem.buffers())

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from hardstep.evaluation.candidates import Candidates
 from hardstep.evaluation.memory import DispatchMode, count_operations
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
-from hardstep.evaluation.trace.record import NoExits
+from hardstep.evaluation.trace.exits import NoExits
+from hardstep.evaluation.trace.record import Refused
 
 Flags = NDArray[np.bool_]  # of every block
 
@@ -46,13 +47,15 @@ def survey(problem: Problem, candidates: Candidates) -> Reach:
     sources = {name: tensor.detach() for name, tensor in candidates.base.items()}
     names = [block.names for block in candidates.subspace.blocks]
     watch = _Survey(sources, names)
-    with isolate(problem.model), NoExits(), watch:
+    with isolate(problem.model), NoExits(watch), watch:
         reseed(candidates.seed)
         problem.loss(sources, problem.buffers())
     return watch.reach()
 
 
 class _Survey(DispatchMode):
+    reads_numbers = False
+
     def __init__(self, sources: Mapping[str, Tensor], names: Sequence[Sequence[str]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.none = np.zeros(len(names) + 1, dtype=bool)  # the last stands for the base
@@ -67,6 +70,15 @@ class _Survey(DispatchMode):
         self.now = np.zeros(len(names) + 1, dtype=np.int64)
         self.peak, self.largest = self.now.copy(), self.now.copy()
         self.work = np.zeros(len(names) + 1)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Give up."""
+        raise Refused(reason)
+
+    def is_reached(self, tensor: Tensor) -> bool:
+        """Whether a tensor's memory may hold numbers that depend on a block."""
+        _, flags = self.alive.get(_key(tensor), (0, self.none))
+        return _key(tensor) in self.searched or bool(flags[:-1].any())
 
     def reach(self) -> Reach:
         """What was seen."""

@@ -1,7 +1,7 @@
 """Carrying changes through a record, operation by operation."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -13,9 +13,9 @@ from hardstep.evaluation.incremental.changes import (
     changed_examples,
     stack,
 )
-from hardstep.evaluation.incremental.examples import carry_examples
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, Lookup, carry_columns
+from hardstep.evaluation.incremental.examples import KnowsExamples, carry_examples
 from hardstep.evaluation.memory import is_memory_error
-from hardstep.evaluation.ops.columns import Column, Lookup, column_rule
 from hardstep.evaluation.sandbox import run_vmap
 from hardstep.evaluation.trace.record import Node, Ref, Refused
 from hardstep.evaluation.trace.slice import Slice
@@ -23,10 +23,28 @@ from hardstep.evaluation.trace.slice import Slice
 Found = TypeVar("Found")
 
 
-class Walk:
-    """Changes on their way through a slice."""
+class KnowsChanges(KnowsColumns, KnowsExamples, Protocol):
+    """What has to be known about an operator to carry changes of any form."""
 
-    def __init__(self, part: Slice) -> None:
+    @property
+    def needs_all_batched(self) -> bool:
+        """Whether all that it is given has to be one value per candidate, or none of it."""
+
+    @property
+    def whole(self) -> Callable[[list[Any]], list[Any]] | None:
+        """What its arguments become where they are one value per candidate."""
+
+
+class Walk:
+    """Changes on their way through a slice.
+
+    Args:
+        part: The slice.
+        operators: What is known about operators, by name.
+    """
+
+    def __init__(self, part: Slice, operators: Mapping[str, KnowsChanges]) -> None:
+        self.operators = operators
         self.record, self.nodes, self.base = part.record, part.nodes, part.base
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
@@ -55,9 +73,9 @@ class Walk:
         waiting: set[int] = set()
         for node in self.nodes:
             if waiting.isdisjoint(node.inputs):
-                change = attempt(node, column_rule, node, env, self.base)
-                if change is not None:
-                    env[node.outputs[0]] = change
+                changes = attempt(node, carry_columns, node, env, self.base, self.operators)
+                if changes is not None:
+                    env.update(zip(node.outputs, changes, strict=True))
                     continue
             later.append(node)
             waiting.update(node.outputs)
@@ -92,9 +110,11 @@ class Walk:
             if any(index in env for index in node.inputs):
                 results = None
                 if pairs is not None:
-                    results = attempt(node, carry_examples, node, env, self.base, pairs)
+                    given = (node, env, self.base, pairs, self.operators)
+                    results = attempt(node, carry_examples, *given)
                 if results is None:
-                    results = attempt(node, carry_whole, node, env, self.base, pairs, num)
+                    known = self.operators[node.name]
+                    results = attempt(node, carry_whole, node, known, env, self.base, pairs, num)
                 env.update(zip(node.outputs, results, strict=True))
             for index in node.inputs:
                 if self.last_use[index] == number[node.outputs]:
@@ -122,14 +142,18 @@ def attempt(node: Node, rule: Callable[..., Found], *arguments: Any) -> Found:
 
 
 def carry_whole(
-    node: Node, env: Mapping[int, Change], base: Lookup, pairs: Pairs | None, num: int
+    node: Node,
+    known: KnowsChanges,
+    env: Mapping[int, Change],
+    base: Lookup,
+    pairs: Pairs | None,
+    num: int,
 ) -> tuple[Change, ...]:
     """Any operation, over one whole value per candidate."""
     if node.func is None:
         raise Refused("an operation in place has no functional form")
-    # Torch's PReLU resizes a result, and says so, unless all that it is given is batched.
-    whole = node.name == "_prelu_kernel"
-    changed = sorted({index for index in node.inputs if index in env or whole})
+    everything = known.needs_all_batched
+    changed = sorted({index for index in node.inputs if index in env or everything})
     place = {index: n for n, index in enumerate(changed)}
 
     def call(*values: Tensor) -> Any:
@@ -138,9 +162,7 @@ def carry_whole(
             return base(leaf.index) if found is None else values[found]
 
         args, kwargs = node.filled(operand)
-        if node.name == "native_batch_norm" and args[5]:
-            args[3:5] = None, None  # batch statistics: the running ones are only written
-        return node.func(*args, **kwargs)
+        return node.func(*(known.whole(args) if known.whole else args), **kwargs)
 
     inputs = [stack(base(i), env.get(i), num, pairs).values for i in changed]
     result = run_vmap(call, *inputs)

@@ -6,34 +6,18 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from hardstep._torch import one_hot, undispatched, unseen
+from hardstep._torch import undispatched, unseen
 from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
-
-# Ways out of torch that no operation records: what comes back cannot be followed.
-_EXITS = {
-    torch.Tensor.numpy,
-    torch.Tensor.__array__,
-    torch.Tensor.tolist,
-    torch.Tensor.data_ptr,
-    torch.Tensor.untyped_storage,
-    torch.Tensor.__dlpack__,
-    torch.Tensor.storage,
-    torch.Tensor.data.__set__,  # type: ignore[attr-defined]
-}
-# These read tensors inside a list without an operation.
-_MAKERS = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
-_SPLITS = {torch.tensor_split, torch.Tensor.tensor_split}
-_READERS = _MAKERS | _SPLITS
+from hardstep.evaluation.trace.exits import NoExits
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
 
@@ -95,7 +79,11 @@ class Record:
 
 
 def record(
-    problem: Problem, base: Mapping[str, Tensor], seed: int, memory_budget: float = math.inf
+    problem: Problem,
+    base: Mapping[str, Tensor],
+    seed: int,
+    memory_budget: float = math.inf,
+    costly: Container[str] = (),
 ) -> Record:
     """Run the base forward pass and write it down.
 
@@ -104,19 +92,20 @@ def record(
         base: The searched tensors.
         seed: Of the random numbers.
         memory_budget: Bytes that the values kept may take.
+        costly: Names of operators whose results are copied rather than computed again.
 
     Raises:
         TooLarge: Its values take more memory than that.
         Refused: The model does something that cannot be followed.
     """
-    recorder = _Recorder(memory_budget)
+    recorder = _Recorder(memory_budget, costly)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
-    recorder.sources = set(sources.values())
+    recorder.sources, recorder.reached = set(sources.values()), set(sources.values())
     recorder.fixed = {_storage(own) for own in problem.model.parameters() if own.numel()}
     with isolate(problem.model):
-        with NoExits(), recorder:
+        with NoExits(recorder), recorder:
             reseed(seed)
             loss = problem.loss(tensors, problem.buffers())
         recorder.save_written()
@@ -133,18 +122,10 @@ def record(
     )
 
 
-_COSTLY = {  # to compute, beside copying the result
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten.convolution.default,
-}
-
-
 class _Recorder(DispatchMode):
-    def __init__(self, memory_budget: float) -> None:
+    def __init__(self, memory_budget: float, costly: Container[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.memory_budget = memory_budget
+        self.memory_budget, self.costly = memory_budget, costly
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
         self.values: list[Tensor] = []
@@ -152,9 +133,12 @@ class _Recorder(DispatchMode):
         self.kept: list[Tensor] = []  # keeps ids from being reused
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
         self.sources: set[int] = set()
+        self.reached: set[int] = set()  # values that may depend on them
         self.fixed: set[int] = set()  # storages of parameters, those that are not searched included
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
+        self.reads_numbers = False  # so that a number may be another in the next step
+        self.lifted: dict[tuple[str, torch.dtype], Ref] = {}
         self.own: set[int] = set()  # storages made during the pass
         self.written: set[int] = set()  # storages of others that it wrote to
 
@@ -162,6 +146,16 @@ class _Recorder(DispatchMode):
         """The value a tensor object holds now; unknown ones become constants."""
         known = self.numbers.get(id(tensor))
         return self._new(tensor) if known is None else known
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Give up."""
+        raise Refused(reason)
+
+    def is_reached(self, tensor: Tensor) -> bool:
+        """Whether a tensor's memory may hold numbers that depend on a searched tensor."""
+        owners = self.owners.get(_storage(tensor), [])
+        numbers = {self.numbers[id(owner)] for owner in owners}
+        return _STALE in numbers or not numbers.isdisjoint(self.reached)
 
     def _new(self, tensor: Tensor) -> int:
         self.values.append(tensor)
@@ -203,15 +197,18 @@ class _Recorder(DispatchMode):
         found: list[int] = []
         refs = tuple(self._ref(argument, found) for argument in args)
         ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
+        called = func
+        if self.reads_numbers:
+            called, refs = self._lift_numbers(func, args, refs, found)
         inputs = tuple(found)
         written = find_written(func, args, kwargs)
         for tensor in written:
             self._before_write(tensor)
         # A loop over time computes the same things again and again; they are one value.
         repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
-        key = f"{func} {refs} {ref_kwargs}"
+        key = f"{called} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
-        if again and func in _COSTLY:
+        if again and func.overloadpacket.__name__ in self.costly:
             result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
         else:
             result = func(*args, **kwargs)
@@ -222,11 +219,14 @@ class _Recorder(DispatchMode):
                     self._made(out, number)
             return result
         numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
-        functional = functional_form(func) if written else func
-        name = str((functional or func).overloadpacket.__name__)
+        self.reads_numbers |= -1 in numbers
+        if not self.reached.isdisjoint(inputs):
+            self.reached.update(numbers)
+        functional = functional_form(called) if written else called
+        name = str((functional or called).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
-        if repeatable and not name.startswith(("empty", "new_empty")):
+        if repeatable and "empty" not in name:
             self.seen[key] = numbers
         return result
 
@@ -241,6 +241,36 @@ class _Recorder(DispatchMode):
             raise Refused("the forward pass reads a tensor after writing to a view of it")
         found.append(index)
         return Ref(index)
+
+    def _lift_numbers(
+        self, func: Any, args: Any, refs: tuple[Any, ...], found: list[int]
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """An operation with values in place of numbers: what Python read differs from step to step.
+
+        As an argument, every number of it would need a kernel of its own.
+        """
+        types = {arg.dtype for arg in args if isinstance(arg, Tensor)}
+        if not types <= {torch.float32, torch.float64} or len(types) != 1:
+            return func, refs
+        (dtype,) = types
+
+        def lift(argument: Any) -> Any:
+            if not isinstance(argument, float | int) or isinstance(argument, bool):
+                return argument
+            key = (repr(argument), dtype)  # which tells zeros of either sign apart
+            if key not in self.lifted:
+                with undispatched():
+                    self.lifted[key] = Ref(self._new(torch.tensor(argument, dtype=dtype)))
+            found.append(self.lifted[key].index)
+            return self.lifted[key]
+
+        packet = func.overloadpacket
+        if func._overloadname == "Scalar" and len(refs) == 2 and hasattr(packet, "Tensor"):
+            func = packet.Tensor
+        places = zip(func._schema.arguments, refs, strict=False)
+        taken = [str(argument.type) == "Tensor" for argument, _ in places]
+        pairs = zip(refs, taken, strict=True)
+        return func, tuple(lift(ref) if tensor else ref for ref, tensor in pairs)
 
     def _before_write(self, tensor: Tensor) -> None:
         """Save what is about to be overwritten; tensors that share its memory become stale."""
@@ -283,37 +313,3 @@ def functional_form(func: Any) -> Any:
     name = str(func.overloadpacket.__name__)
     packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
     return getattr(packet, func._overloadname, None)
-
-
-def _holds_tensors(value: Any) -> bool:
-    if not isinstance(value, list | tuple):
-        return False
-    return any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
-
-
-def _check_reader(func: Any, given: tuple[Any, ...]) -> None:
-    if func in _MAKERS and any(_holds_tensors(value) for value in given):
-        raise Refused(f"the forward pass reads the values of tensors by {func.__name__}")
-    if func in _SPLITS and any(isinstance(value, Tensor) for value in given[1:]):
-        raise Refused("the forward pass splits where the values of a tensor say")
-
-
-def _within(index: Tensor, num: int) -> bool:
-    """Whether every index is one of `num`; looked at without being seen."""
-    with undispatched():
-        return num > 0 and (index.numel() == 0 or 0 <= int(index.min()) <= int(index.max()) < num)
-
-
-class NoExits(TorchFunctionMode):
-    """Refuses calls that hand values to code that does not record."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _EXITS:
-            raise Refused(f"the forward pass leaves torch through {func.__name__}")
-        if func in _READERS:
-            _check_reader(func, (*args, *(kwargs or {}).values()))
-        if func is one_hot and len(args) == 2 and _within(*args):
-            # Torch's own reads the largest index to check it, which looks like a branch.
-            classes = torch.arange(args[1], device=args[0].device)
-            return (args[0].unsqueeze(-1) == classes).long()
-        return func(*args, **(kwargs or {}))

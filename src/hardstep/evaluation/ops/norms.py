@@ -1,10 +1,12 @@
-"""Numbers per channel: batch norm with fixed statistics, and changed vectors of parameters."""
+"""Normalization by batch, layer or group, and changed vectors of its parameters."""
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from hardstep.evaluation.events.batches import normalize_by_batch
 from hardstep.evaluation.events.groups import Group
 from hardstep.evaluation.events.layouts import Layout, pad, rows_of_pixels
 from hardstep.evaluation.events.planner import Planner, Value
@@ -14,32 +16,47 @@ from hardstep.evaluation.events.program import (
     Slot,
     Spread,
     Table,
+    Vector,
     Word,
     slot_words,
 )
 from hardstep.evaluation.events.stages import write_enter_vector
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Unfusable
+from hardstep.evaluation.incremental.changes import Pairs
+from hardstep.evaluation.incremental.examples import Env, always, run_apart
+from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node, Ref
 
-Vector = Callable[[Lookup], Tensor]  # a number per channel
 
-
-def follow_batch_norm(planner: Planner, node: Node) -> None:
-    """A scale and a shift per channel, which do not depend on the batch."""
+def _follow_batch_norm(planner: Planner, node: Node) -> None:
+    """A scale and a shift per channel; with the batch's own statistics these change as well."""
     source, weight, bias, mean, variance, training = node.args[:6]
     eps: float = node.args[7]
     changed = set(node.inputs) & (planner.values.keys() | planner.vectors)
     own = {part.index for part in (source, weight, bias) if isinstance(part, Ref)}
-    if training or not changed <= own:
-        raise Unfusable("batch norm with the statistics of the batch")
+    if not changed <= own or _reads(planner, set(node.outputs[1:])):
+        raise Unfusable("batch norm whose statistics are changed or read otherwise")
+
+    def gain(values: Lookup) -> Tensor:
+        return values(weight.index) if isinstance(weight, Ref) else _channels(values, node, 1.0)
+
+    def offset(values: Lookup) -> Tensor:
+        return values(bias.index) if isinstance(bias, Ref) else _channels(values, node, 0.0)
+
+    if training and source.index in planner.values:
+        if changed & planner.vectors:
+            raise Unfusable("batch norm whose parameters and statistics change")
+        normalize_by_batch(planner, node, source.index, gain, offset, eps)
+        return
+    center = node.outputs[1] if training else mean.index
 
     def scale(values: Lookup) -> Tensor:
-        inverse = (values(variance.index) + eps).rsqrt()
-        return inverse * values(weight.index) if isinstance(weight, Ref) else inverse
+        if training:
+            return values(node.outputs[2]) * gain(values)
+        return (values(variance.index) + eps).rsqrt() * gain(values)
 
     def shift(values: Lookup) -> Tensor:
-        moved = -values(mean.index) * scale(values)
-        return values(bias.index) + moved if isinstance(bias, Ref) else moved
+        return offset(values) - values(center) * scale(values)
 
     layout = _find_layout(planner, source.index)
     entering = bool(changed & planner.vectors)
@@ -60,6 +77,15 @@ def follow_batch_norm(planner: Planner, node: Node) -> None:
         old = planner.read_unchanged(group, source.index, planner.base(source.index), layout)
     expr = group.graph.apply(Fn.ADD, group.graph.apply(Fn.MUL, old, factor), added)
     planner.hold(node, expr, group, layout)
+
+
+def _reads(planner: Planner, values: set[int]) -> bool:
+    return any(not values.isdisjoint(node.inputs) for node in planner.nodes)
+
+
+def _channels(values: Lookup, node: Node, number: float) -> Tensor:
+    """The same number for every channel."""
+    return torch.full_like(values(node.outputs[1]), number)
 
 
 def _find_layout(planner: Planner, index: int) -> Layout:
@@ -102,3 +128,37 @@ def _enter(planner: Planner, node: Node, name: str, make: Vector, layout: Layout
     planner.program.spreads.append(Spread(make, row))
     planner.stage("vector", partial(write_enter_vector, kind=kind), words, 0, [slot])
     return slot
+
+
+# -- examples, and whole values ----------------------------------------------------------------
+
+
+def _has_fixed_statistics(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    return node.args[5] is False
+
+
+def _normalizes_within_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
+    return len(node.args[1]) < base(node.inputs[0]).dim()
+
+
+def _leave_statistics_alone(args: list[Any]) -> list[Any]:
+    """With the statistics of the batch, the running ones are only written."""
+    return [*args[:3], None, None, *args[5:]] if args[5] else args
+
+
+def _count_examples(args: list[Any], num: int) -> list[Any]:
+    return [*args[:3], num, *args[4:]]
+
+
+OPERATORS = (
+    Operator(
+        "native_batch_norm",
+        examples=run_apart(_has_fixed_statistics, table=0),
+        whole=_leave_statistics_alone,
+        events=_follow_batch_norm,
+        of_pictures=True,
+        enters_events=True,
+    ),
+    Operator("native_layer_norm", examples=run_apart(_normalizes_within_examples, table=0)),
+    Operator("native_group_norm", examples=run_apart(always, table=0, resize=_count_examples)),
+)

@@ -1,0 +1,99 @@
+"""Parts of the axis that a value is followed along: one unit, or some of them.
+
+A part of an expression is the same expression of parts: of the tables it reads, of the weights of a
+product. So nothing that a part leaves out is computed.
+"""
+
+from collections.abc import Callable
+
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Apply,
+    Cast,
+    Expr,
+    Fn,
+    IsUnit,
+    Kind,
+    Lookup,
+    Product,
+    Read,
+    Select,
+    Spread,
+    Unfusable,
+)
+from hardstep.evaluation.fused.schedule import reachable
+from hardstep.evaluation.fused.tables import (
+    Entering,
+    PartOf,
+    Replaced,
+    Stretch,
+    UnitNumbers,
+    Units,
+)
+from hardstep.evaluation.fused.translate import Changed, Translator
+
+
+def take_part(t: Translator, whole: Expr, units: Stretch) -> Expr:
+    """An expression along an axis, as one along a part of it."""
+    made: dict[int, Expr] = {}
+    for expr in reachable([whole]):
+        made[id(expr)] = _take(t, expr, units, lambda arg: made[id(arg)])
+    return made[id(whole)]
+
+
+def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Expr]) -> Expr:
+    g, size = t.g, units.size
+    if expr.domain is None:
+        return expr
+    match expr:
+        case Read():
+            return g.read(expr.access, expr.kind, _part_of(t, expr.table, units), size)
+        case IsUnit():
+            numbers = t.program.table(UnitNumbers(units))
+            return g.apply(Fn.EQ, g.read(Access.AXIS, Kind.I64, numbers, size), g.unit())
+        case Product():
+            weight, base = (_part_of(t, table, units) for table in (expr.weight, expr.base))
+            return g.product(expr.args[0], size, weight, base)
+        case Lookup():
+            return g.lookup(expr.args[0], expr.kind, size, _part_of(t, expr.table, units))
+        case Spread():
+            return g.spread_part(expr, units.start, size, units.step)
+        case Apply():
+            return g.apply(expr.function, *map(taken, expr.args))
+        case Select():
+            condition, value, other = map(taken, expr.args)
+            return g.select(condition, value, other)
+        case Cast():
+            return g.cast(taken(expr.args[0]), expr.kind)
+        case _:
+            raise AssertionError(f"{type(expr).__name__} has no axis")
+
+
+def _part_of(t: Translator, number: int, units: Stretch) -> int:
+    """The table that holds these units of another."""
+    table = list(t.program.tables)[number]
+    if isinstance(table, Units | Replaced | Entering):
+        raise Unfusable("a part of what candidates replace as a whole")
+    return t.program.table(PartOf(table, units))
+
+
+def take_unit(t: Translator, value: Changed, old: Expr, number: int) -> Changed:
+    """One unit of a changed value, whose base is `old` along the axis, as a value per lane."""
+    one = Stretch(number, 1)
+    if not value.column:
+        taken = take_part(t, value.expr, one)
+        return Changed(
+            taken if taken.domain is None else t.g.pick(taken, t.g.constant(0, Kind.I64))
+        )
+    assert isinstance(old, Read)
+    before = t.g.read(Access.LANE, old.kind, _part_of(t, old.table, one))
+    here = t.g.apply(Fn.EQ, t.g.unit(), t.g.constant(number, Kind.I64))
+    now = t.g.select(here, value.expr, before)
+    t.leave_axis(now, before)
+    return Changed(now)
+
+
+def take_units(t: Translator, value: Expr, units: Stretch) -> Changed:
+    """Some units of a changed value."""
+    taken = take_part(t, value, units)
+    return Changed(taken, None if taken.domain is None else -1)

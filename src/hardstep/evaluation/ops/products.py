@@ -1,0 +1,196 @@
+"""Matrix products: x·W, and x·W + b."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad as fill
+
+from hardstep.evaluation.events.layouts import Layout, pad
+from hardstep.evaluation.events.linear import as_index
+from hardstep.evaluation.events.linear_stages import write_product
+from hardstep.evaluation.events.planner import Planner, behind
+from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
+from hardstep.evaluation.fused.expressions import Access, Fn, Unfusable
+from hardstep.evaluation.fused.plan import Factors
+from hardstep.evaluation.fused.tables import Flat, Matrix, Weight
+from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.incremental.changes import Examples, Pairs
+from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
+from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
+from hardstep.evaluation.ops.operator import Operator
+from hardstep.evaluation.trace.record import Node
+
+
+def find_factors(node: Node) -> Factors:
+    """The factors of a product node."""
+    *bias, left, right = (argument.index for argument in node.args)
+    return Factors(left, right, bias[0] if bias else None)
+
+
+def _find_scales(node: Node) -> dict[str, Any]:
+    return {"beta": 1, "alpha": 1} | dict(node.kwargs)
+
+
+def _adds_a_matrix(bias: int | None, base: Lookup) -> bool:
+    """Whether what is added is not an entry per unit."""
+    return bias is not None and base(bias).dim() == 2 and base(bias).shape[0] != 1
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+
+def _carry_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    """One column of W changed, or only the bias."""
+    left, right, bias = find_factors(node)
+    if left in columns or base(node.outputs[0]).dim() != 2 or _adds_a_matrix(bias, base):
+        return None
+    moved = columns.get(bias) if bias is not None else None
+    if moved is not None and bias is not None and base(bias).dim() != 1:
+        return None
+    weight, scale = columns.get(right), _find_scales(node)
+    if weight is None:
+        assert moved is not None
+        assert bias is not None
+        shift = moved.slices - base(bias)[moved.unit]
+        old = slices_of(base(node.outputs[0]), 1, moved.unit)
+        return Column(1, moved.unit, old + scale["beta"] * shift[:, None])
+    if weight.axis != 1:
+        return None
+    slices = torch.mm(weight.slices, base(left).T)
+    if bias is not None:
+        slices = slices if scale["alpha"] == 1 else scale["alpha"] * slices
+        entry = moved.slices if moved else _find_entries(base(bias), weight.unit)
+        slices = slices + scale["beta"] * entry[:, None]
+    return Column(1, weight.unit, slices)
+
+
+def _find_entries(bias: Tensor, unit: Tensor) -> Tensor:
+    return bias.reshape(-1)[unit] if bias.numel() > 1 else bias.reshape(-1).expand(len(unit))
+
+
+# -- examples ----------------------------------------------------------------------------------
+
+
+def _carry_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
+    """Examples of x times a shared matrix; a changed column of x is a rank-one update."""
+    left, right, bias = find_factors(node)
+    if right in env or bias in env or left not in env or _adds_a_matrix(bias, base):
+        return None
+    change, matrix, scale = env[left], base(right), _find_scales(node)
+    if isinstance(change, Column):
+        old = slices_of(base(left), 1, change.unit)
+        delta = pairs.entries_of(change.slices - old)
+        weights = pairs.units_of(matrix, change.unit)
+        old_values = pairs.examples_of(base(node.outputs[0]))
+        return (Examples(torch.addcmul(old_values, delta[:, None], weights, value=scale["alpha"])),)
+    assert isinstance(change, Examples)
+    if bias is None:
+        return (Examples(change.values @ matrix),)
+    return (Examples(torch.addmm(base(bias), change.values, matrix, **scale)),)
+
+
+# -- kernels -----------------------------------------------------------------------------------
+
+
+def _lower(t: Translator, node: Node) -> None:
+    """x·W + b with x changed: a rank-one update of a column, or a product of what differs."""
+    left, right, bias = find_factors(node)
+    out = node.outputs[0]
+    changed = set(node.inputs) & t.values.keys()
+    if any(scale != 1 for scale in node.kwargs.values()):
+        raise Unfusable(f"{node.name} with a scale")
+    if t.base(out).dim() != 2 or t.base(out).shape[0] != t.program.num_examples:
+        raise Unfusable(f"{node.name} across examples")
+    if bias is not None and changed == {bias} and bias in t.vectors:
+        _shift(t, bias, out)
+        return
+    if changed != {left} or left in t.vectors:
+        raise Unfusable(f"{node.name}: more than the left factor changes")
+    if _adds_a_matrix(bias, t.base):
+        raise Unfusable("addmm with a matrix added")
+    kind, size = t.kind(out), t.base(out).shape[1]
+    if not kind.is_float:
+        raise Unfusable(f"{node.name} of {kind}")
+    found, weight = t.changed(left), t.program.table(Weight(right))
+    t.program.updated.add(out)
+    if found.column:
+        t.leave_axis(found.expr, t.at_unit(left))
+        delta = t.g.apply(Fn.SUB, found.expr, t.at_unit(left))
+        factor = t.g.read(Access.UNIT_AXIS, kind, weight, size)
+        update = t.g.apply(Fn.MUL, delta, factor)
+        t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), update), -1)
+        return
+    if found.expr.domain is None:
+        raise Unfusable(f"{node.name} of a value that does not vary along its axis")
+    change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
+    base = t.program.table(Matrix(out))
+    t.values[out] = Changed(t.g.product(change, size, weight, base), -1)
+
+
+def _shift(t: Translator, bias: int, out: int) -> None:
+    """x·W + b with only the bias changed."""
+    new = t.changed(bias).expr
+    old = t.g.read(Access.AXIS, new.kind, t.program.table(Flat(bias)), new.domain)
+    shift = t.g.apply(Fn.SUB, new, old)
+    t.program.updated.add(out)
+    t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), shift), -1)
+
+
+# -- events ------------------------------------------------------------------------------------
+
+
+def _follow_events(planner: Planner, node: Node) -> None:
+    """Each event adds a row of W."""
+    left, right, _ = find_factors(node)
+    if set(node.inputs) & planner.values.keys() != {left} or any(
+        scale != 1 for scale in node.kwargs.values()
+    ):
+        raise Unfusable(f"{node.name}: another factor changes, or there is a scale")
+    slot, layout = planner.slot(left)
+    if layout.axis != 0 or layout.places.dim() != 1 or not slot.kind.is_float:
+        raise Unfusable(f"{node.name} of something else than units")
+    lanes, inputs = planner.program.lanes, len(layout.places)
+    outputs = planner.base(node.outputs[0]).shape[1]
+    row = pad(outputs, lanes)
+    named = Layout(torch.arange(outputs), row)
+    target = planner.new_slot(node.outputs[0], named, behind(slot))
+    weight_of = torch.zeros(layout.size, dtype=torch.long)
+    weight_of[layout.places] = torch.arange(inputs) * row
+    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    words += [Fixed(layout.named_bits(lanes)), as_index(weight_of)]
+    words += [
+        Table(("matrix", right, row), lambda v: fill(v(right), (0, row - outputs)).contiguous())
+    ]
+    write = partial(write_product, kind=slot.kind, vectors=row // lanes)
+    planner.stage("product", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    planner.put(node, target)
+
+
+# -- entries -----------------------------------------------------------------------------------
+
+
+def _count_multiply_adds(node: Node, base: Lookup) -> int:
+    return int(base(node.inputs[-2]).shape[-1])
+
+
+def _product(name: str) -> Operator:
+    return Operator(
+        name,
+        column=_carry_column,
+        examples=_carry_examples,
+        lanes=_lower,
+        events=_follow_events,
+        factors=find_factors,
+        takes_units=True,
+        multiply_adds=_count_multiply_adds,
+    )
+
+
+OPERATORS = (
+    _product("mm"),
+    _product("addmm"),
+    Operator("bmm", examples=run_apart(always), multiply_adds=_count_multiply_adds),
+)
