@@ -35,9 +35,9 @@ def table(summary: Summary) -> str:
     lines = []
     for method in METHODS:
         places = [(*column, method) for column in columns]
-        lines.append(
-            [method, *(f"{at_edge[p]} of {tuned[p]}" if tuned[p] else "–" for p in places)]
-        )
+        each = [f"{at_edge[p]} of {tuned[p]}" if tuned[p] else "–" for p in places]
+        if any(tuned[p] for p in places):
+            lines.append([method, *each])
     return markdown_table(head, lines)
 
 

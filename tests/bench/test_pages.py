@@ -7,7 +7,13 @@ import pytest
 from benchmarks.maxsat import report as maxsat
 from benchmarks.maxsat.__main__ import load as maxsat_records
 from benchmarks.pages import edges, marked, results, theory
-from benchmarks.runs import digits_tuning, mnist_tuning, spiking_libraries, spiking_memory
+from benchmarks.runs import (
+    digits_tuning,
+    mnist_tuning,
+    pictures_tuning,
+    spiking_libraries,
+    spiking_memory,
+)
 from benchmarks.step import report as step
 from benchmarks.step.records import RECORDS, load
 
@@ -50,6 +56,8 @@ OTHERS = [  # pages of docs/lab, and what makes their tables from other benchmar
     ("evaluation.md", spiking_memory.table),
     ("tuning.md", digits_tuning.table),
     ("tuning.md", mnist_tuning.table),
+    ("tuning.md", lambda: pictures_tuning.table("csnn")),
+    ("tuning.md", lambda: pictures_tuning.table("bcnn")),
 ]
 
 

@@ -138,7 +138,7 @@ def test_a_seed_is_tuned_on_or_reported_anywhere_in_the_file(tmp_path, other, cl
             assert len(read(path)) == 4
 
 
-@pytest.mark.parametrize("name", ["ablations", "digits", "mnist-tuning", "paper"])
+@pytest.mark.parametrize("name", ["ablations", "digits", "mnist-tuning", "paper", "pictures"])
 def test_our_own_suites_are_read(name):
     assert read(SUITES / f"{name}.toml")
 

@@ -91,9 +91,10 @@ def test_help_and_import_do_not_load_torch():
 
 
 REFUSED = {
-    "train nonsense": "no task is called 'nonsense'; there is argmax, binary, int8",
+    "train nonsense": "no task is called 'nonsense'; there is argmax, bcnn, binary, csnn, int8",
     "train binry": "no task is called 'binry'; did you mean 'binary'?",
     "train mlp --data nonsense": "no data set is called 'nonsense'; there is digits",
+    "train snn --data fashion": "snn comes with data digits or mnist, got 'fashion'; on fashion",
     "train none.py:task": "there is no file none.py in",
     f"train {OWN} --data mnist": f"{OWN}:ferns brings its own data ('own'), so data 'mnist' cannot",
     f"train {OWN}:fern": f"no task of {OWN} is called 'fern'; did you mean 'ferns'?",

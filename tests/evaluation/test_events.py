@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.blocks import Events
+from hardstep.evaluation.events.kernel import EventKernel
 from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.fused import Unfusable
 from hardstep.nn import build
@@ -58,6 +59,42 @@ def test_random_networks_get_the_losses_of_plain_forward_passes(seed):
 @pytest.mark.parametrize("name", ["spiking", "binary", "separable"])
 def test_single_precision_is_exact_to_its_rounding(name):
     compare(pose(name, torch.float32))
+
+
+def count_operations(problem: Problem, limit: int, monkeypatch) -> list[float]:
+    """Of all candidates, where more events than a limit are added target by target."""
+    found = []
+    run = EventKernel.run
+
+    def watch(self, *arguments):
+        result = run(self, *arguments)
+        found.extend(result.work.tolist())
+        return result
+
+    monkeypatch.setattr(EventKernel, "run", watch)
+    monkeypatch.setattr("hardstep.evaluation.events.planes.find_limit", lambda *sizes: limit)
+    compare(problem)
+    monkeypatch.setattr(EventKernel, "run", run)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "limit"),
+    [
+        ("wide", torch.float64, 2),
+        ("wide", torch.float32, 2),
+        ("branches", torch.float64, 18),
+        ("upwards", torch.float64, 2),
+        ("upwards", torch.float32, 2),
+        ("one-dimensional", torch.float64, 2),
+    ],
+)
+def test_many_events_of_a_channel_may_be_added_target_by_target(name, dtype, limit, monkeypatch):
+    problem = pose(name, dtype)
+    always, sometimes, never = (
+        count_operations(problem, most, monkeypatch) for most in (0, limit, 10**9)
+    )
+    assert sum(always) > sum(sometimes) > sum(never)
 
 
 def test_candidates_along_single_weights_are_followed():

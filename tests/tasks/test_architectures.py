@@ -3,16 +3,20 @@ import pickle
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call, vmap
 
+from hardstep.errors import ConfigError
 from hardstep.nn import StraightThrough, Ternary, build
 from hardstep.tasks.architectures import (
     argmax_net,
+    binary_cnn,
     binary_mlp,
     int8_mlp,
     mlp,
     moe_net,
     quantized_mlp,
+    spiking_cnn,
     spiking_mlp,
     staircase_mlp,
     ternary_mlp,
@@ -27,18 +31,20 @@ COUNTS = {
     staircase_mlp: 118_282,
     argmax_net: 119_306,
     moe_net: 235_672,
+    spiking_cnn: 29_826,
+    binary_cnn: 33_802,
 }
 FACTORIES = list(COUNTS)
 each_factory = pytest.mark.parametrize("factory", FACTORIES, ids=lambda f: f.__name__)
 hard_and_smooth = pytest.mark.parametrize("smooth", [False, True], ids=["hard", "smooth"])
 
 
-def small(factory, smooth=False):
-    return build(lambda: factory(9, 12, 5, smooth=smooth), 0)
+def small(factory, smooth=False, seed=0):
+    return build(lambda: factory(64, 12, 5, smooth=smooth), seed)
 
 
 def examples(count=6, dtype=torch.float32):
-    return 2.0 * torch.randn(count, 9, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    return 2.0 * torch.randn(count, 64, generator=torch.Generator().manual_seed(1), dtype=dtype)
 
 
 def stacked_parameters(model, copies=3):
@@ -52,7 +58,7 @@ def stacked_parameters(model, copies=3):
 
 
 @each_factory
-def test_parameter_counts_are_those_of_the_paper(factory):
+def test_parameter_counts_are_those_of_the_paper_and_of_small_convolutions(factory):
     assert sum(p.numel() for p in factory().parameters()) == COUNTS[factory]
 
 
@@ -136,12 +142,47 @@ def test_building_depends_on_the_seed_only_and_leaves_the_global_generator_alone
     assert torch.equal(torch.get_rng_state(), state)
     torch.rand(3)
     again = small(factory).state_dict()
-    other = build(lambda: factory(9, 12, 5), 1).state_dict()
+    other = small(factory, seed=1).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
 def test_a_quantized_network_takes_any_transform():
-    hard = build(lambda: ternary_mlp(9, 12, 5), 0)
-    twin = build(lambda: quantized_mlp(9, 12, 5, StraightThrough(Ternary())), 0)
+    hard = small(ternary_mlp)
+    twin = build(lambda: quantized_mlp(64, 12, 5, StraightThrough(Ternary())), 0)
     torch.testing.assert_close(twin(examples()), hard(examples()), rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("factory", [spiking_cnn, binary_cnn], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("inputs", [64, 784], ids=["digits", "mnist"])
+def test_every_layer_of_a_convolutional_network_is_active_at_the_start(factory, inputs):
+    model = build(lambda: factory(inputs), 0)
+    pictures = torch.randn(64, inputs, generator=torch.Generator().manual_seed(1))
+    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    differ = []
+    for layer in layers[1:]:  # what a layer receives is what the one before it does
+
+        def note(module, args):
+            table = args[0].flatten(2) if args[0].dim() > 2 else args[0][..., None]
+            spread = table.amax((0, 2)) > table.amin((0, 2))
+            differ.append(float(spread.double().mean()))
+
+        layer.register_forward_pre_hook(note)
+    model(pictures)
+    assert min(differ[-len(layers) + 1 :]) > 0.5
+
+
+def test_sums_of_signs_are_of_order_one_and_exact():
+    model = small(binary_cnn)
+    signs = torch.where(torch.rand(3, 16, 8, 8, generator=torch.Generator()) > 0.5, 1.0, -1.0)
+    layer = model[3]
+    with torch.no_grad():
+        layer.bias.zero_()
+        single, double = layer(signs), copy.deepcopy(layer).double()(signs.double())
+    assert torch.equal(single.double(), double)
+    assert 0.5 < float(single.std()) < 2.0
+
+
+def test_a_convolution_needs_square_pictures():
+    with pytest.raises(ConfigError, match="square pictures, got 63 pixels"):
+        spiking_cnn(63)

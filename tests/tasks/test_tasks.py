@@ -39,7 +39,7 @@ def assert_drawn(path):
     assert pixels.std() > 0.05
 
 
-@pytest.mark.parametrize("name", ["snn", "moe"])
+@pytest.mark.parametrize("name", ["snn", "moe", "csnn", "bcnn"])
 def test_the_picture_is_drawn_from_the_log(tmp_path, name):
     task = tasks.find(name)
     data = task.data(1)
@@ -117,7 +117,9 @@ def test_scores_count_right_answers():
 def test_unknown_names_are_refused_with_the_nearest_or_with_all():
     with pytest.raises(ConfigError, match="no task is called 'ternay'; did you mean 'ternary'"):
         tasks.find("ternay")
-    with pytest.raises(ConfigError, match="no task is called 'x'; there is argmax, binary, int8"):
+    with pytest.raises(
+        ConfigError, match="no task is called 'x'; there is argmax, bcnn, binary, csnn, int8"
+    ):
         tasks.find("x")
     with pytest.raises(ConfigError, match="no data set is called 'minst'; did you mean 'mnist'"):
         tasks.find("mlp", "minst")

@@ -6,7 +6,8 @@
 The model with its hard parts has no useful gradient; its twin has the same parameters and soft
 parts in place of the hard ones (surrogate gradients: Neftci et al. 2019). What is trained and
 what is deployed are then different functions, and how soft the twin is, the slope of
-`SmoothLIF` for instance, is the twin's setting and has to be tuned.
+`SmoothLIF` for instance, is the twin's setting and has to be tuned. A twin that is hard forward and
+soft backward (`hardstep.nn.with_surrogates`) is both: what is trained is what is deployed.
 """
 
 import math

@@ -55,6 +55,7 @@ class Blueprint:
 
 
 Build = Callable[[Blueprint, Options], Trainable]
+TwinOf = Callable[[Task, int], nn.Module]
 
 
 def _polystep(blueprint: Blueprint, options: Options) -> Trainable:
@@ -97,7 +98,7 @@ def _eggroll(blueprint: Blueprint, options: Options) -> Trainable:
     return Eggroll(blueprint.model, seed=blueprint.seed, **{"population": POPULATION, **given})
 
 
-def _adam(blueprint: Blueprint, options: Options) -> Trainable:
+def _adam(twin_of: TwinOf, blueprint: Blueprint, options: Options) -> Trainable:
     twin = twin_of(blueprint.task, blueprint.seed)
     given = dict(options)
     if "slope" in given:
@@ -129,6 +130,11 @@ def twin_of(task: Task, seed: int) -> nn.Module:
     return hard.build(task.twin, seed)
 
 
+def surrogate_of(task: Task, seed: int) -> nn.Module:
+    """A task's hard model with surrogate gradients."""
+    return hard.with_surrogates(hard.build(task.model, seed))
+
+
 def _sloped(twin: nn.Module) -> list[Any]:
     return [module for module in twin.modules() if isinstance(module, hard.SmoothLIF)]
 
@@ -146,8 +152,10 @@ METHODS: dict[str, Build] = {
     "mezo": partial(_searching, MeZo),
     "spsa": partial(_searching, Spsa),
     "random": _random,
-    "adam": _adam,
+    "adam": partial(_adam, twin_of),
+    "adam-hard": partial(_adam, surrogate_of),
 }
+WITH_GRADIENTS = ("adam", "adam-hard")
 KNOWN_OPTIONS = {  # what may be set, and tuned
     "polystep": polystep_options.NUMBERS + polystep_options.WORDS,
     "openai-es": ("sigma", "learning_rate", "learning_rate_end", "population"),
@@ -157,6 +165,7 @@ KNOWN_OPTIONS = {  # what may be set, and tuned
     "spsa": ("a", "c", "stability"),
     "random": ("sigma", "population"),
     "adam": ("learning_rate", "slope"),
+    "adam-hard": ("learning_rate", "slope"),
 }
 WHOLE = {  # options that are whole numbers, and the least of each
     "rank": 1,
@@ -209,7 +218,7 @@ def check_method(task: Task, method: str, options: Options) -> None:
     Raises:
         ConfigError: As `build` and the method say it.
     """
-    model = hard.build(task.model, 0) if method == "adam" else nn.Linear(1, 1)
+    model = hard.build(task.model, 0) if method in WITH_GRADIENTS else nn.Linear(1, 1)
     build(method, Blueprint(task, model, task.steps, 0), options)
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from hardstep import tasks
 from hardstep.bench.axes import Budget
-from hardstep.bench.methods import has_slope
+from hardstep.bench.methods import WITH_GRADIENTS, has_slope
 from hardstep.bench.options import find_preset
 from hardstep.bench.records import Record, score_of
 from hardstep.bench.runs import Job, Options
@@ -53,6 +53,7 @@ _SETTINGS: dict[str, tuple[Setting, ...]] = {
     "spsa": (Setting("a", 0.1, 10.0), Setting("c", 0.1, 3.0)),
     "random": (Setting("sigma", 0.05, 3.0),),
     "adam": (Setting("learning_rate", 3e-3, 2.0),),
+    "adam-hard": (Setting("learning_rate", 3e-3, 2.0),),
 }
 _SIZES: dict[str, tuple[Setting, ...]] = {  # where steps are not what is equal, their price is free
     "openai-es": (_POPULATION,),
@@ -84,7 +85,7 @@ def settings_of(
     found = _polystep(task, axis, fixed) if method == "polystep" else _SETTINGS[method]
     if axis != "steps":
         found += _SIZES.get(method, ())
-    if method == "adam" and has_slope(task):
+    if method in WITH_GRADIENTS and has_slope(task):
         found += (_SLOPE,)
     kept = tuple(setting for setting in found if setting.name not in fixed)
     return kept + tuple(Setting(name, value, 1.0) for name, value in fixed.items())

@@ -20,14 +20,15 @@ _Task = Annotated[
     str,
     Argument(
         help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
-        "argmax, moe, or your own as path/to/file.py:name."
+        "argmax, moe, csnn, bcnn, or your own as path/to/file.py:name."
     ),
 ]
 _Data = Annotated[
     str,
     Option(
-        help="Use this data set: digits (bundled) or mnist. mnist is read from the folder that "
-        "HARDSTEP_DATA names, or downloaded once; argmax then uses Fashion-MNIST, moe both."
+        help="Use this data set: digits (bundled), mnist, or fashion (csnn and bcnn). The last two "
+        "are read from the folder that HARDSTEP_DATA names, or downloaded once; with mnist, argmax "
+        "uses Fashion-MNIST and moe both."
     ),
 ]
 _Match = Annotated[
@@ -104,7 +105,8 @@ class CompareOptions:
         str,
         Option(
             help="Compare these methods, separated by commas: polystep, openai-es, cma-es, "
-            "eggroll, mezo, spsa, random, adam. The first is compared with each of the others."
+            "eggroll, mezo, spsa, random, adam, adam-hard. The first is compared with each of the "
+            "others."
         ),
     ] = "polystep,openai-es,cma-es"
     match: _Match = "evals"

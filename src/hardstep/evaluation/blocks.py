@@ -264,17 +264,16 @@ class Events(Tier):
         return self._run(step, kernel, walk, tile)[0]
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
-        """See `Tier.describe`; operations are those that the events took.
+        """See `Tier.describe`; operations are those that the events of these candidates took.
 
         There is no kernel of the other kind for convolutions, so no model could be faster.
         """
         del reason
         kernel = self._kernel(step, span, step.slice(span).nodes)
-        first, _ = self._split(step, span)
-        work = self._run(step, kernel, Walk(step.slice(span), REGISTRY), first)[1]
-        operations = work * kernel.program.lanes
-        cost = Cost(2 * operations, 8 * operations)
-        return TierReport(EVENTS, "", self._tile_size(step, kernel), cost)
+        size = self._tile_size(step, kernel)
+        tiles = [kernel.run(step.candidates, tile).work for tile in span.tiles(size)]
+        operations = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
+        return TierReport(EVENTS, "", size, Cost(2 * operations, 8 * operations))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ few tiles, where a record costs one for all; tiles of several blocks share a pas
 those of the incremental tier.
 
 Whether plain forward passes would take less is decided by counting operations, per block and step,
-on the block's first tile. Neither a clock nor an earlier step has a say.
+on the block's first tile. Neither a clock nor an earlier step has a say, so that a run that is
+resumed takes the tiers, and gets the bits, of one that was not interrupted.
 """
 
 from collections import deque

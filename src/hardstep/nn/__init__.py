@@ -24,6 +24,7 @@ from hardstep.nn.quantized import (
     ternarize,
 )
 from hardstep.nn.selection import ArgmaxAttention, HardMoE, SoftmaxAttention, SoftMoE
+from hardstep.nn.sign import Scale, Sign
 from hardstep.nn.spiking import (
     LIF,
     Neuron,
@@ -31,8 +32,10 @@ from hardstep.nn.spiking import (
     SpikingMLP,
     SpikingNet,
     SpikingVGG11Small,
+    SurrogateLIF,
 )
 from hardstep.nn.staircase import Staircase
+from hardstep.nn.surrogate import Surrogate, with_surrogates
 from hardstep.nn.wake import WakeReport, Woken, wake
 
 __all__ = [
@@ -48,6 +51,8 @@ __all__ = [
     "QuantizedConv2d",
     "QuantizedLinear",
     "Relaxed",
+    "Scale",
+    "Sign",
     "SmoothLIF",
     "SoftMoE",
     "SoftmaxAttention",
@@ -56,6 +61,8 @@ __all__ = [
     "SpikingVGG11Small",
     "Staircase",
     "StraightThrough",
+    "Surrogate",
+    "SurrogateLIF",
     "Ternary",
     "TernaryConv2d",
     "TernaryLinear",
@@ -71,4 +78,5 @@ __all__ = [
     "quantize",
     "ternarize",
     "wake",
+    "with_surrogates",
 ]

@@ -1,7 +1,7 @@
 """Layers whose weights pass through a step function before use.
 
     quantized  clamp(round(w / scale), -2^(b-1), 2^(b-1) - 1) * scale
-    binary     sign(w), with sign(0) = +1
+    binary     sign(w) * scale, with sign(0) = +1
     ternary    sign(w) * 1[|w| >= threshold]
 
 A layer is an ordinary torch layer plus a `WeightTransform`, which also knows how its weights
@@ -86,11 +86,20 @@ class Quantize(WeightTransform):
 
 @dataclass(frozen=True)
 class Binary(WeightTransform):
-    """One bit per weight, the bias continuous (as the paper's binary head)."""
+    """One bit per weight, the bias continuous (as the paper's binary head).
+
+    A layer of n inputs sums n signs. With a scale near 1 / sqrt(n) its outputs are of order one, so
+    that its bias and what follows act on them; a power of two leaves sums of signs exact.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("Binary: scale", self.scale)
 
     def __call__(self, weight: Tensor) -> Tensor:
-        """Plus or minus one."""
-        return binarize(weight)
+        """Plus or minus the scale."""
+        return binarize(weight) if self.scale == 1.0 else binarize(weight) * self.scale
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ class StraightThrough(Relaxed):
         return self.hard.covers_bias
 
 
-class _Transformed(nn.Module):
+class Transformed(nn.Module):
     """Mixed into a torch layer: its weights are read through a transform."""
 
     default: ClassVar[WeightTransform] = Identity()
@@ -178,7 +187,7 @@ class _Transformed(nn.Module):
         return f"{super().extra_repr()}, transform={self.transform}"
 
 
-class TransformedLinear(_Transformed, nn.Linear):
+class TransformedLinear(Transformed, nn.Linear):
     """`nn.Linear` (same arguments, then `transform=`) with any weight transform."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -186,7 +195,7 @@ class TransformedLinear(_Transformed, nn.Linear):
         return functional.linear(input, *self.hard_parameters())
 
 
-class _TransformedConv(_Transformed):
+class _TransformedConv(Transformed):
     def forward(self, input: Tensor) -> Tensor:
         """The layer's output under its transformed weights."""
         output: Tensor = self._conv_forward(input, *self.hard_parameters())  # type: ignore[operator]

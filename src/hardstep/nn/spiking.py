@@ -84,6 +84,15 @@ class SmoothLIF(Neuron):
         return f"{super().extra_repr()}, slope={self.slope}"
 
 
+class SurrogateLIF(SmoothLIF):
+    """The hard neuron forward, the gradient of `SmoothLIF` backward (Neftci et al. 2019)."""
+
+    def fire(self, membrane: Tensor) -> Tensor:
+        """Exactly the spikes of `LIF`; autograd sees the smooth ones."""
+        soft = super().fire(membrane)
+        return (membrane >= self.threshold).to(soft.dtype) + (soft - soft.detach())
+
+
 class SpikingNet(nn.Module):
     """Any stages with a neuron after each, simulated `num_steps` times; returns spike counts.
 

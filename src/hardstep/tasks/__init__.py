@@ -32,10 +32,15 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
             )
         return task
     check_name(data, sorted(BY_DATA), "data set")
-    tasks = BY_DATA[data]
     name = OTHER_NAMES.get(name, name)
-    check_name(name, sorted(tasks), "task")
-    return tasks[name]
+    check_name(name, sorted(set().union(*BY_DATA.values())), "task")
+    if name not in BY_DATA[data]:
+        others = " or ".join(other for other, tasks in BY_DATA.items() if name in tasks)
+        raise ConfigError(
+            f"{name} comes with data {others}, got {data!r}; on {data} there are "
+            f"{' and '.join(sorted(BY_DATA[data]))}"
+        )
+    return BY_DATA[data][name]
 
 
 __all__ = ["BY_DATA", "OTHER_NAMES", "Task", "find"]

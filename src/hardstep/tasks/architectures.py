@@ -7,11 +7,15 @@
     staircase_mlp  in - hidden -staircase- hidden -staircase- classes
     argmax_net     in - hidden -ReLU- argmax attention - classes
     moe_net        in - hidden -ReLU- hard mixture of experts - classes
+    spiking_cnn    conv 12 - pool -LIF- conv hidden - pool -LIF- classes -LIF-, counts over 10 steps
+    binary_cnn     conv 16 -sign- conv 32 -sign- conv hidden -sign- classes, of one-bit weights but
+                   for the last layer
 
 Inputs are flat (batch, inputs), outputs are scores (batch, classes). Defaults are the paper's
 sizes. A model and its twin have the same parameter names, shapes and initial values.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +23,7 @@ from functools import partial
 from torch import nn
 
 from hardstep.data import DataSet
+from hardstep.errors import ConfigError
 from hardstep.nn import (
     LIF,
     ArgmaxAttention,
@@ -26,17 +31,23 @@ from hardstep.nn import (
     HardMoE,
     Quantize,
     Relaxed,
+    Scale,
+    Sign,
     SmoothLIF,
     SoftmaxAttention,
     SoftMoE,
     SpikingMLP,
+    SpikingNet,
     Staircase,
     Ternary,
+    TransformedConv2d,
     TransformedLinear,
     WeightTransform,
 )
 from hardstep.optim import Settings
 from hardstep.tasks.task import Task
+
+LARGE = 16  # pictures of that many rows have larger kernels
 
 
 def spiking_mlp(
@@ -125,6 +136,68 @@ def moe_net(
     )
 
 
+def spiking_cnn(
+    inputs: int = 784, hidden: int = 64, classes: int = 10, smooth: bool = False
+) -> SpikingNet:
+    """Two convolutions with pooling and a linear layer, a neuron after each; square pictures."""
+    side = _side(inputs)
+    kernel, padding = (5, 0) if side >= LARGE else (3, 1)
+    after = ((side - kernel + 1 + 2 * padding) // 2 - kernel + 1 + 2 * padding) // 2
+    stages = [
+        nn.Sequential(
+            nn.Unflatten(1, (1, side, side)),
+            nn.Conv2d(1, 12, kernel, padding=padding),
+            nn.MaxPool2d(2),
+        ),
+        nn.Sequential(nn.Conv2d(12, hidden, kernel, padding=padding), nn.MaxPool2d(2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(hidden * after**2, classes)),
+    ]
+    return SpikingNet(stages, num_steps=10, lif=SmoothLIF() if smooth else LIF())
+
+
+def binary_cnn(
+    inputs: int = 784, hidden: int = 64, classes: int = 10, smooth: bool = False
+) -> nn.Sequential:
+    """Three convolutions of signs with signs between; smooth leaves the weights as they are.
+
+    A bias for every channel is all that stands between sums of signs and the next sign: it is the
+    channel's threshold, as batch norm's would be when training is over. Pictures shrink by strides:
+    maxima would turn most signs to +1.
+    """
+    side = _side(inputs)
+    kernel, stride = (5, 2) if side >= LARGE else (3, 1)
+    activation = nn.Hardtanh if smooth else Sign
+    after = -(-side // (4 * stride))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, side, side)),
+        _binary_convolution(1, 16, kernel, stride, smooth),
+        activation(),
+        _binary_convolution(16, 32, 3, 2, smooth),
+        activation(),
+        _binary_convolution(32, hidden, 3, 2, smooth),
+        activation(),
+        nn.Flatten(),
+        nn.Linear(hidden * after**2, classes),
+        Scale(0.125),
+    )
+
+
+def _binary_convolution(
+    before: int, channels: int, kernel: int, stride: int, smooth: bool
+) -> TransformedConv2d:
+    """Sums of signs of order one, exact: the scale is the power of two next to the usual one."""
+    hard = Binary(2.0 ** -round(math.log2(before * kernel**2) / 2))
+    transform = Relaxed(hard) if smooth else hard
+    return TransformedConv2d(before, channels, kernel, stride, kernel // 2, transform=transform)
+
+
+def _side(pixels: int) -> int:
+    side = math.isqrt(pixels)
+    if side**2 != pixels:
+        raise ConfigError(f"a convolution needs square pictures, got {pixels} pixels")
+    return side
+
+
 @dataclass(frozen=True)
 class Images:
     """What an architecture needs to know of its data; nothing is read before `load` is called."""
@@ -166,6 +239,12 @@ _ARCHITECTURES = {
     ),
     "argmax": _Architecture(argmax_net, "argmax attention over eight keys"),
     "moe": _Architecture(moe_net, "top-1 mixture of four experts"),
+    "csnn": _Architecture(
+        spiking_cnn, "spiking CNN, convolutions of 12 and {hidden} channels, 10 time steps"
+    ),
+    "bcnn": _Architecture(
+        binary_cnn, "binary CNN, three convolutions of signs with up to {hidden} channels"
+    ),
 }
 
 

@@ -22,6 +22,7 @@ from hardstep.tasks.task import SCORE_BATCH, Task
 INK, ACCENT, QUIET = "#1f2933", "#c2410c", "#9aa5b1"
 MOST_NUMBERED = 30  # classes whose counts can still be read in a confusion matrix
 MOST_POINTS = 5000  # of predicted against true
+MOST_UNITS = 100  # of a hidden layer of pictures in a raster; beside thousands, ten outputs vanish
 
 
 def draw(
@@ -122,8 +123,10 @@ def _raster(axes: Any, model: SpikingNet, split: Split) -> None:
         layers = model.spike_trains(split.inputs[:1])
     trains: list[Tensor] = [layer[:, 0].flatten(start_dim=1) for layer in layers]
     base, ticks, labels = 0, [], []
-    for number, train in enumerate(trains):
+    for number, whole in enumerate(trains):
         last = number == len(trains) - 1
+        name = "output" if last else "hidden"
+        train, words = _thin_out(whole) if layers[number].dim() > 3 else (whole, "")
         times, units = train.nonzero(as_tuple=True)
         axes.scatter(
             times.numpy(),
@@ -133,15 +136,22 @@ def _raster(axes: Any, model: SpikingNet, split: Split) -> None:
             color=ACCENT if last else INK,
         )
         ticks.append(base + train.shape[1] / 2)
-        labels.append(f"output\n({train.shape[1]})" if last else f"hidden\n({train.shape[1]})")
+        labels.append(f"{name}\n({words}{whole.shape[1]:,})")
         base += train.shape[1] + 6
     counts = trains[-1].sum(dim=0)
     axes.set_yticks(ticks, labels)
-    axes.set(xlabel="time step", xlim=(-0.5, len(trains[0]) - 0.5))
+    axes.set(xlabel="time step", xlim=(-0.5, len(trains[0]) - 0.5), ylim=(-3, base - 3))
     answer, truth = int(counts.argmax()), int(split.labels[0])
     axes.set_title(
         f"spikes for one validation example: a {truth}, read as {answer}", loc="left", fontsize=10
     )
+
+
+def _thin_out(train: Tensor) -> tuple[Tensor, str]:
+    """At most so many units of a layer, evenly chosen, and how many of them."""
+    every = -(-train.shape[1] // MOST_UNITS)
+    chosen = train[:, ::every]
+    return chosen, f"{chosen.shape[1]} of " if every > 1 else ""
 
 
 def _confusion(axes: Any, predicted: Tensor, labels: Tensor) -> None:

@@ -11,13 +11,16 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     entries        changed filters, the first values that change
     elementwise    operations on single numbers, and views
     linear         lists of single weights
+    batches        normalization by the statistics of a batch
     moves          numbers that go elsewhere, another layout
     maps         targets of convolutions and windows, as lists
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network
     linear_stages  ... those of linear maps
+    batch_stages   ... those of statistics over a batch
     writer       what they are written with
-    code         a program as LLVM assembly
+    code         a program as LLVM assembly, and rooms in memory for what it changes
+    loops        its loops over candidates and examples
     tables       the record's values as kernels read them
     responses    what changed filters add to their channels
     kernel       a program with the numbers of a step

@@ -35,6 +35,8 @@ from hardstep.evaluation.fused.schedule import reachable
 
 MOST_NODES = 400  # of one stage: LLVM's time grows faster than the text
 
+MOST_NUMBERS = 8  # that a stage keeps in registers
+
 
 @dataclass(eq=False)
 class Group:
@@ -89,14 +91,18 @@ class Group:
         slots = {n: w.slot(slot.kind) for n, slot in inputs.items()}
         lines = {n: w.line_of("%b") for n in tables}
         outputs = [w.slot(slot.kind) for _, slot in self.outputs]
+        # Numbers that are the same in all lanes stay in registers, as far as there are some.
+        same = [x for x in needed if isinstance(x, Read) and x.access is Access.FIRST]
+        known = {id(x): _read_line(w, x, "0", lines[x.table]) for x in same[:MOST_NUMBERS]}
         with _each_changed(w, list(slots.values())) as vector:
             w.count_work(str(sum(not expr.is_leaf for expr in needed)))
-            values: dict[int, Value] = {}
+            values = dict(known)
             waiting: dict[int, list[SlotNames]] = {}
             for (expr, _), slot in zip(self.outputs, outputs, strict=True):
                 waiting.setdefault(id(expr), []).append(slot)
             for expr in needed:
-                values[id(expr)] = _emit(w, expr, vector, slots, lines, values)
+                if id(expr) not in known:
+                    values[id(expr)] = _emit(w, expr, vector, slots, lines, values)
                 for slot in waiting.get(id(expr), []):
                     w.keep_if_new(slot, vector, values[id(expr)])
         return w.function(name) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))

@@ -13,6 +13,7 @@ from math import prod
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad as fill
 
 Shape = tuple[int, ...]
 
@@ -60,11 +61,13 @@ class Layout:
     def lay_out(self, value: Tensor) -> Tensor:
         """A value with examples, (examples, size), zero where nothing stands."""
         flat = value.movedim(self.axis, 0).flatten(1)
-        return torch.cat([flat, flat.new_zeros(len(flat), 1)], dim=1)[:, self.sources]
+        # index_select of a matrix is several times as fast as the same by brackets
+        return fill(flat, (0, 1)).index_select(1, self.sources)
 
     def restore(self, table: Tensor) -> Tensor:
         """A table (n, size) as values (n, *shape without examples)."""
-        return table[:, self.places.flatten()].reshape(len(table), *self.places.shape)
+        found = table.index_select(1, self.places.flatten())
+        return found.reshape(len(table), *self.places.shape)
 
 
 def pad(size: int, lanes: int) -> int:

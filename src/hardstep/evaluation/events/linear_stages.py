@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+from hardstep.evaluation.events.planes import Plane, add_plane, has_many
 from hardstep.evaluation.events.stages import bounds, copy_base, each_target
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_vectors import Value, sums_in_registers
@@ -20,15 +21,33 @@ from hardstep.evaluation.fused.expressions import Kind
 Item = TypeVar("Item")
 
 
-def write_spread(w: Writer, kind: Kind, vectors: int) -> None:
+def write_spread(w: Writer, kind: Kind, vectors: int, plane: Plane | None = None) -> None:
     """Every event adds a few rows of weights, times its change.
 
     An event at a place has a pixel (a list of targets) and a first weight; a target has the first
-    of the vectors that a row is added to, and how far its weights are from the first.
+    of the vectors that a row is added to, and how far its weights are from the first. Where many
+    pixels of one channel changed, all targets are summed instead.
     """
     source, target = w.slot(kind), w.slot(kind)
-    pixel_of, weight_of, starts = w.pointer(), w.pointer(), w.pointer()
-    targets, offsets, weights = w.pointer(), w.pointer(), w.pointer()
+    lists = tuple(w.pointer() for _ in range(5))
+    weights = w.pointer()
+    if plane is None:
+        _spread_events(w, source, target, vectors, lists, weights)
+        return
+    named, sources, changes = w.pointer(), w.pointer(), w.room()
+    many = has_many(w, source, named, plane)
+    with w.when(many):
+        add_plane(w, source, target, plane, weights, sources, changes)
+    with w.when(w.let(f"xor i1 {many}, true")):
+        _spread_events(w, source, target, vectors, lists, weights)
+
+
+def _spread_events(
+    w: Writer, source: SlotNames, target: SlotNames, vectors: int, lists: tuple[Value, ...],
+    weights: Value,
+) -> None:  # fmt: skip
+    """Add rows of weights, event by event."""
+    kind, (pixel_of, weight_of, starts, targets, offsets) = source.kind, lists
     with w.each_event(source) as (place, new):
         old = w.read(kind.element, source.base, place)
         change = w.splat(w.let(f"fsub {kind.element} {new}, {old}"), kind)

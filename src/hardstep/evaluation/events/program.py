@@ -39,7 +39,7 @@ class Slot:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """An offset in scratch memory: a part of a slot, or of a stage's own list of work."""
+    """An offset in scratch memory: a part of a slot, or a stage's own room for work."""
 
     part: str
     owner: object
@@ -98,7 +98,7 @@ class Stage:
     words: list[Word]
     level: float
     slots: list[Slot]  # what it reads and writes
-    work: int = 0  # vectors of its own list of work
+    work: int = 0  # numbers of 32 bits in its own room: a list of vectors, or their changes
     waits: bool = False  # runs once for a candidate, when all of its examples have come so far
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
@@ -89,12 +90,11 @@ def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables
 
     def gather(values: Lookup) -> Tensor:
         pictures = values(source)
-        flat = fill(pictures.flatten(2), (0, 1))  # the last pixel is the one that is not there
-        found = flat[:, :, entry.taps.flatten()]
-        found = found.reshape(examples, groups, -1, entry.length)
-        inside = torch.zeros(entry.length, dtype=pictures.dtype)
-        inside[entry.order.flatten()] = 1  # what a bias adds to
-        return torch.cat([found, inside.expand(examples, groups, 1, -1)], dim=2)
+        flat = pictures.reshape(examples * groups, -1)
+        wanted = _number_patches(entry, flat.shape[1], count(tuple(pictures.shape[2:])))
+        ends = flat.new_tensor([0, 1]).expand(len(flat), -1)
+        found = torch.cat([flat, ends], dim=1).index_select(1, wanted.flatten())
+        return found.reshape(examples, groups, *wanted.shape)
 
     key = ("patches", source, weight, entry.slot.layout.key, groups)
     patches = tables.get(Table(key, gather))
@@ -109,6 +109,19 @@ def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables
         for group, first, last in zip(used.tolist(), bounds, bounds[1:], strict=False)
     ]
     return torch.cat(pieces, dim=1)
+
+
+def _number_patches(entry: Entry, size: int, pixels: int) -> Tensor:
+    """Which numbers a group's patches hold, (channels · taps and one, length).
+
+    Behind the group's `size` numbers stand a 0, for pixels that are not there, and a 1, which a
+    bias is multiplied by.
+    """
+    first = torch.arange(0, size, pixels)[:, None, None]
+    found = torch.where(entry.taps < pixels, entry.taps + first, size).flatten(0, 1)
+    inside = torch.full((1, entry.length), size)
+    inside[0, entry.order.flatten()] = size + 1
+    return torch.cat([found, inside])
 
 
 def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:

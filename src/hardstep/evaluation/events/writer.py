@@ -242,8 +242,12 @@ class Writer(Vectors):
 
     def count_work(self, vectors: Value) -> None:
         """Add to the number of operations on vectors, which stands first in scratch memory."""
-        total = self.let(f"add i64 {self.let(f'load i64, ptr {self.work}')}, {vectors}")
-        self.line(f"store i64 {total}, ptr {self.work}")
+        self.add_to(self.work, vectors)
+
+    def add_to(self, variable: Value, number: Value) -> None:
+        """Add to an integer variable."""
+        total = self.let(f"add i64 {self.let(f'load i64, ptr {variable}')}, {number}")
+        self.line(f"store i64 {total}, ptr {variable}")
 
     # -- the whole function -------------------------------------------------------------------
 

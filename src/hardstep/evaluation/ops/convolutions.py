@@ -16,8 +16,9 @@ from hardstep.evaluation.events.linear_stages import (
     write_spread,
 )
 from hardstep.evaluation.events.maps import Geometry, Taps, count, find_taps, list_by
+from hardstep.evaluation.events.planes import Plane, find_plane, list_sources
 from hardstep.evaluation.events.planner import Planner, behind
-from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
+from hardstep.evaluation.events.program import Fixed, Lookup, Room, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.responses import convolve_in_groups
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.changes import Examples, Pairs
@@ -166,12 +167,28 @@ def _spread(
     words += [Table(("rows", weight, groups, transposed, row), make)]
     vectors, level = row // lanes, target.level - 0.5
     if by_vector is None:
-        write = partial(write_spread, kind=slot.kind, vectors=vectors)
-        planner.stage("spread", write, words, level, [slot, target], detail=vectors)
+        sizes = (target.layout.places[0].numel(), num_taps, vectors)
+        plane = find_plane(layout, taps, sizes, lanes) if groups == 1 else None
+        _spread_events(planner, slot, layout, target, words, taps, vectors, plane)
     else:
         spaced = tuple(tap * row for tap in range(num_taps))
         write = partial(write_rows, kind=slot.kind, vectors=vectors, taps=spaced)
         planner.stage("rows", write, words, level, [slot, target], detail=(vectors, *spaced))
+
+
+def _spread_events(
+    planner: Planner, slot: Slot, layout: Layout, target: Slot, words: list[Word], taps: Taps,
+    vectors: int, plane: Plane | None,
+) -> None:  # fmt: skip
+    """Pixel beside pixel: every event has rows of its own, unless a whole channel is added."""
+    lanes, work = planner.program.lanes, 0
+    if plane is not None:
+        words += [Fixed(layout.named_bits(lanes))]
+        words += [as_index(list_sources(plane, layout, taps, lanes)), Room("work", object())]
+        work = (plane.plane + 1) * lanes * slot.kind.num_bytes // 4
+    write = partial(write_spread, kind=slot.kind, vectors=vectors, plane=plane)
+    level, detail = target.level - 0.5, (vectors, plane)
+    planner.stage("spread", write, words, level, [slot, target], work, detail)
 
 
 def _find_shared(layout: Layout, key: Tensor, nothing: int, lanes: int) -> Tensor | None:
