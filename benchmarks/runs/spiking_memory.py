@@ -19,8 +19,9 @@ Two measures of memory, both above the weights, the bases and all else that is t
   before). Includes what convolution kernels and the allocator take for themselves. The counter
   of live tensors is on during ours, off during bptt's, so its own memory counts against ours.
 
-And of time, for three of the points, processor seconds in which the same probes are evaluated once more, after the first
-time with its comparison with plain forward passes and without the counter:
+And of time, for three of the points, processor seconds in which the same probes are evaluated
+once more, after the first time with its comparison with plain forward passes and without the
+counter:
 
 - cpu_seconds: as the evaluator does it.
 - cpu_seconds_batched: by whole forward passes in batches, within the same budget.
