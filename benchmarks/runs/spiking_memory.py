@@ -11,13 +11,20 @@ their probes, and both counts are recorded. `bptt` is a forward and a backward p
 network with smooth neurons. Every point is a process of its own and appends one JSON line to
 benchmarks/results/spiking-memory.jsonl.
 
-Two measures, both above the weights, the bases and all else that is there before:
+Two measures of memory, both above the weights, the bases and all else that is there before:
 
 - live_peak_bytes: tensors alive at once, each storage counted once. This is what is drawn: it
   is the same on every machine, and what the two methods differ in.
 - rss_peak_bytes - rss_before_bytes: growth of the process as the system sees it (VmHWM, reset
   before). Includes what convolution kernels and the allocator take for themselves. The counter
   of live tensors is on during ours, off during bptt's, so its own memory counts against ours.
+
+And of time, for three of the points, processor seconds in which the same probes are evaluated
+once more, after the first time with its comparison with plain forward passes and without the
+counter:
+
+- cpu_seconds: as the evaluator does it.
+- cpu_seconds_batched: by whole forward passes in batches, within the same budget.
 """
 
 import ctypes
@@ -39,7 +46,7 @@ from matplotlib import pyplot
 
 from hardstep._files import provenance
 from hardstep._pages import markdown_table
-from hardstep.evaluation import Incremental
+from hardstep.evaluation import Batched, Incremental
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.geometry import Orthoplex
 from hardstep.nn import LIF, SmoothLIF, SpikingVGG11Small, build
@@ -50,6 +57,7 @@ RECORDS = Path(__file__).parents[1] / "results" / "spiking-memory.jsonl"
 PICTURE = Path(__file__).parents[2] / "docs" / "lab" / "memory.png"
 TIMES = (25, 50, 100, 200, 400)
 PARTICLES = (1, 2)  # evaluated per block
+TIMED = (25, 100, 400)  # time steps of which times are recorded, too, with one particle
 BATCH = 4
 BUDGET = 24 << 20
 PUBLISHED = {"ours": {25: 31.8, 400: 51.6}, "bptt": {25: 132.3, 400: 1538.2}}  # MB, the paper's
@@ -127,17 +135,26 @@ def measure_ours(point: Point) -> dict:
         proposal = opt.propose()._replace(rows=rows)
         losses = opt.evaluate(proposal, images, labels, F.cross_entropy)
         opt.advance(proposal, losses.nan_to_num(float(losses[rows].mean())))
+    peak, seconds = status("VmHWM"), time.perf_counter() - began
+    note = f"{evaluator.note}; {evaluator.fallback.note}"
+    times = {}
+    for name, one in (("", evaluator), ("_batched", Batched(memory_budget=BUDGET))):
+        opt.evaluator = one
+        began = time.process_time()
+        opt.evaluate(opt.propose()._replace(rows=rows), images, labels, F.cross_entropy)
+        times[f"cpu_seconds{name}"] = round(time.process_time() - began, 2)
     return {
         "rss_before_bytes": before,
-        "rss_peak_bytes": status("VmHWM"),
+        "rss_peak_bytes": peak,
         "live_peak_bytes": live.peak,
-        "seconds": round(time.perf_counter() - began, 2),
+        "seconds": round(seconds, 2),
         "memory_budget": BUDGET,
         "evaluations": proposal.evaluations,
         "evaluations_of_a_full_step": opt.evaluations_per_step,
         "blocks": len(blocks),
         "bases_bytes": opt.subspace.memory,
-        "note": f"{evaluator.note}; {evaluator.fallback.note}",
+        "note": note,
+        **times,
     } | sizes(model)
 
 
@@ -173,8 +190,14 @@ def sizes(model: SpikingVGG11Small) -> dict:
 # -- recording ------------------------------------------------------------------------------
 
 
+def is_missing(point: Point, known: dict[Point, dict]) -> bool:
+    """Whether a point has to be measured; lines from before times were recorded do for memory."""
+    is_timed = point.particles_per_block == 1 and point.num_steps in TIMED
+    return point not in known or (is_timed and "cpu_seconds" not in known[point])
+
+
 def records() -> dict[Point, dict]:
-    """What has been recorded."""
+    """What has been recorded: of every point, the last line."""
     lines = RECORDS.read_text().splitlines() if RECORDS.exists() else []
     found = [json.loads(line) for line in lines]
     return {Point(*(record[field] for field in Point._fields)): record for record in found}
@@ -214,6 +237,13 @@ def rss_mb(record: dict) -> float:
     return (record["rss_peak_bytes"] - record["rss_before_bytes"]) / 1e6
 
 
+def compare_times(record: dict) -> str:
+    """Processor time of whole forward passes in batches against ours, if it was recorded."""
+    if "cpu_seconds" not in record:
+        return "–"
+    return f"{record['cpu_seconds_batched'] / record['cpu_seconds']:.1f}"
+
+
 def table() -> str:
     """Markdown, one row per number of time steps: live tensors, and RSS in brackets."""
     known = records()
@@ -227,9 +257,10 @@ def table() -> str:
         cells = [f"{live_mb(record):,.1f} MB ({rss_mb(record):,.1f})" for record in found]
         # Against the larger of the two subsets.
         live, rss = (size(found[-1]) / max(map(size, found[:-1])) for size in (live_mb, rss_mb))
-        lines.append([str(num_steps), *cells, f"{live:.1f} ({rss:.1f})"])
+        ratio = f"{live:.1f} ({rss:.1f})"
+        lines.append([str(num_steps), *cells, ratio, compare_times(found[0])])
     head = ["T", "ours, 1 particle a block", "ours, 2 particles", "BPTT", "BPTT / ours"]
-    return markdown_table(head, lines)
+    return markdown_table([*head, "time, batched / ours"], lines)
 
 
 def draw() -> None:
@@ -278,7 +309,8 @@ def main() -> None:
         return
     if "--table" not in sys.argv:
         if "--draw" not in sys.argv:
-            for point in [point for point in POINTS if point not in records()]:
+            known = records()
+            for point in [point for point in POINTS if is_missing(point, known)]:
                 run(point)
         draw()
     print(table())

@@ -7,12 +7,15 @@ it and begin here. If a name is gone, this is what stops working:
     unseen, unseen_by_subclasses, undispatched    looking at tensors while a model is recorded
     one_hot                                       models that call `one_hot` fall back to batches
     storage_key, version_of                       counting memory; restoring tensors of a model
+    Outside                                       changes that follow a forward pass as it runs
     warn_of_missing_rules                         torch's remarks on batching rules are seen again
     batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
 
 Modules' `_parameters` and `_buffers` are used in `evaluation/sandbox.py`; torch's own
 `functional_call` relies on them, too.
 """
+
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -32,6 +35,23 @@ is_batched = _functorch.is_batchedtensor
 unwrap_batched = _functorch._unwrap_batched
 add_batch_axis = _functorch._add_batch_dim
 warn_of_missing_rules = _functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
+
+
+class Outside:
+    """What torch does where this is made, to be had again inside of a dispatch mode's handler.
+
+    A handler runs below `vmap`, which does not work there.
+    """
+
+    def __init__(self) -> None:
+        self._keys = (
+            torch._C._dispatch_tls_local_include_set(),
+            torch._C._dispatch_tls_local_exclude_set(),
+        )
+
+    def enter(self) -> AbstractContextManager[None]:
+        """A context like the one outside."""
+        return torch._C._ForceDispatchKeyGuard(*self._keys)
 
 
 def storage_key(storage: torch.UntypedStorage) -> int:

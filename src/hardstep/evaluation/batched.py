@@ -79,7 +79,7 @@ class Batched:
                 self.note = BATCHED
                 return losses
         # A real fault of the model raises here too, and is not remembered.
-        known = self._sizes.get(problem.model, {}).get(_shapes(problem))
+        known = self._sizes.get(problem.model, {}).get(find_shapes(problem))
         left = self.memory_budget - (known.peak if known else 0)
         losses = OneByOne(memory_budget=max(1, left)).losses(candidates, problem, spans)
         self._refused[problem.model] = refused
@@ -117,7 +117,7 @@ class Batched:
 
     def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
         """Fixed by the model and the batch; the budget only lowers it when it must."""
-        shapes, known = _shapes(problem), self._sizes.setdefault(problem.model, {})
+        shapes, known = find_shapes(problem), self._sizes.setdefault(problem.model, {})
         if shapes not in known:
             known[shapes] = _measure(candidates, problem)
         size = self.tile or MAX_TILE
@@ -131,7 +131,8 @@ class Batched:
         return size
 
 
-def _shapes(problem: Problem) -> str:
+def find_shapes(problem: Problem) -> str:
+    """The shapes of a batch, on which the memory of a forward pass depends."""
     return str([getattr(leaf, "shape", None) for leaf in tree_leaves(problem.inputs)])
 
 

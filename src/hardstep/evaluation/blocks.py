@@ -37,6 +37,7 @@ from hardstep.evaluation.fused import (
     plan_kernel,
 )
 from hardstep.evaluation.incremental.changes import Change, Stacked
+from hardstep.evaluation.incremental.survey import Reach
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
@@ -63,6 +64,7 @@ class Memory:
     plans: dict[Key, KernelPlan] = field(default_factory=dict)
     programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
     peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
+    reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
 

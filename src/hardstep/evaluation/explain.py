@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch.utils.flop_counter import flop_registry
 
 from hardstep._durations import format_duration
 from hardstep._torch import tree_leaves
 from hardstep.evaluation.advice import advise
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.memory import DispatchMode, LiveBytes
+from hardstep.evaluation.memory import DispatchMode, LiveBytes, count_operations
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate
 from hardstep.evaluation.trace.record import Record
@@ -63,11 +62,7 @@ class OperationCounter(DispatchMode):
         if func.is_view or not made:
             return result
         read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        formula = flop_registry.get(func.overloadpacket)
-        if formula is None:
-            operations = max(tensor.numel() for tensor in made)
-        else:
-            operations = formula(*args, **kwargs, out_val=result)
+        operations = count_operations(func, args, kwargs, result)
         moved = sum(tensor.numel() * tensor.element_size() for tensor in read + made)
         self.cost = self.cost.plus(Cost(operations, moved))
         return result

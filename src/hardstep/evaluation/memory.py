@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import flop_registry
 
 from hardstep._torch import TorchDispatchMode, storage_key, tree_leaves, unseen
 
@@ -109,6 +110,15 @@ def find_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
         and argument.alias_info.is_write
         and isinstance(value, Tensor)
     ]
+
+
+def count_operations(func: Any, args: Any, kwargs: Any, result: Any) -> int:
+    """Those behind a result: of products two per multiply-add, of others one per number."""
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is not None:
+        return int(formula(*args, **kwargs, out_val=result))
+    made = result if isinstance(result, tuple | list) else (result,)
+    return max((out.numel() for out in made if isinstance(out, Tensor)), default=0)
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:

@@ -8,6 +8,10 @@ Per step: record one base forward pass. Per block of parameters, the first of th
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
 
+Where the record does not fit into memory, one tier stands for the first three:
+
+    streamed     changes carried along with forward passes of which nothing is kept
+
 A tier that does not evaluate a block says why, and the next one is tried. The first losses that a
 block gets from one of the first three are compared with those of plain forward passes; should they
 differ, the tier is not used for that block again.
@@ -48,7 +52,8 @@ from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.ops import REGISTRY
-from hardstep.evaluation.trace.record import Refused, record
+from hardstep.evaluation.streamed import STREAMED, Cut, Streamed, cut
+from hardstep.evaluation.trace.record import Record, Refused, TooLarge, record
 from hardstep.evaluation.verify import find_contradiction, report
 from hardstep.subspaces import BoundSubspace
 
@@ -58,7 +63,7 @@ class Incremental:
 
     Args:
         memory_budget: Bytes that the record may keep, and that the largest value of a tile may
-            take (several are alive at once). A forward pass that keeps more is not recorded.
+            take (several are alive at once). Of a forward pass that keeps more there is no record.
         fallback: What evaluates blocks that the rules cannot follow.
         fused: Whether to compile kernels where they apply (on the CPU).
     """
@@ -74,6 +79,7 @@ class Incremental:
         self.fallback = fallback if fallback is not None else Batched(memory_budget=memory_budget)
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
+        self._cut = ""  # why there was no record in the last step
         self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
 
@@ -86,7 +92,10 @@ class Incremental:
         if not self.notes:
             return "not used yet"
         shares = self._share_time(" of the time")
-        slow = [(names, why) for names, why in self.notes.items() if why not in ON_RECORD]
+        if self._cut:
+            shares = f"{shares}; {self._cut}"
+        fast = (*ON_RECORD, STREAMED)
+        slow = [(names, why) for names, why in self.notes.items() if why not in fast]
         if not slow:
             return shares
         names, why = slow[0]
@@ -113,13 +122,19 @@ class Incremental:
         """Losses block by block."""
         step = self._begin(candidates, problem)
         self._spent.clear()
+        self._cut = step.reason if isinstance(step, Cut) else ""
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
             losses = self.fallback.losses(candidates, problem)
             self._spent[self.fallback.path] = 1.0
             return losses
+        spans = list(candidates.spans())
+        if isinstance(step, Cut):
+            began = time.perf_counter()
+            spans = step.parts(spans)
+            self._spent[STREAMED] += time.perf_counter() - began
         pieces = []
-        for span in candidates.spans():
+        for span in spans:
             began = time.perf_counter()
             losses, tier, reason = self._evaluate(step, span)
             pieces.append(self._restore_digits(step, span, losses))
@@ -131,34 +146,41 @@ class Incremental:
         """The step with its record, or why there is none (an exception would keep its values)."""
         if candidates.subspace.everywhere:
             return "a candidate moves every tensor, so there is nothing to keep"
+        memory = self._memories.setdefault(candidates.subspace, Memory())
         try:
-            written = record(
-                problem, candidates.base, candidates.seed, self.memory_budget, REGISTRY.costly
-            )
+            written = self._record(candidates, problem)
+            if isinstance(written, Record):
+                return Step(candidates, problem, written, memory)
+            return cut(candidates, problem, memory, written, self.memory_budget, self.fallback)
         except HardstepError:
             raise
         except Refused as reason:
             return str(reason)
         except Exception as reason:  # a real fault of the model raises again in the fallback
             return f"{type(reason).__name__}: {reason}"
-        memory = self._memories.setdefault(candidates.subspace, Memory())
-        return Step(candidates, problem, written, memory)
 
-    def _tiers(self) -> list[Tier]:
-        """All of them, the fastest first; the last one refuses nothing."""
-        tiers: list[Tier] = [
-            Fused(self.memory_budget),
-            Events(self.memory_budget),
-            Carried(self.memory_budget),
-            Plain(BATCHED, self.fallback),
-            Plain(ONE_BY_ONE, OneByOne()),
-        ]
-        return tiers if self.fused else tiers[2:]
+    def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
+        """The forward pass, or that it does not fit; nothing of it is alive then."""
+        try:
+            return record(
+                problem, candidates.base, candidates.seed, self.memory_budget, REGISTRY.costly
+            )
+        except TooLarge as reason:
+            return str(reason)
+
+    def _tiers(self, step: Step) -> list[Tier]:
+        """All that a step can take, the fastest first; the last one refuses nothing."""
+        plain: list[Tier] = [Plain(BATCHED, self.fallback), Plain(ONE_BY_ONE, OneByOne())]
+        if isinstance(step, Cut):
+            return [Streamed(), *plain]
+        budget = self.memory_budget
+        kernels: list[Tier] = [Fused(budget), Events(budget)] if self.fused else []
+        return [*kernels, Carried(budget), *plain]
 
     def _evaluate(self, step: Step, span: Span) -> tuple[Tensor, Tier, str]:
         """Losses of a block, the tier that found them and why it was not the one before it."""
         reason, readable = "" if self.fused else "kernels are switched off", True
-        for tier in self._tiers():
+        for tier in self._tiers(step):
             if tier.reads_record and not readable:
                 continue
             try:
@@ -217,6 +239,7 @@ class Incremental:
         _, tier, reason = self._evaluate(step, span)
 
         def describe() -> TierReport:
-            return tier.describe(step, span, reason)._replace(record=step.record)
+            written = None if isinstance(step, Cut) else step.record
+            return tier.describe(step, span, reason)._replace(record=written)
 
         return describe

@@ -13,7 +13,7 @@ from hardstep.evaluation.incremental.changes import (
     changed_examples,
     stack,
 )
-from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_columns
+from hardstep.evaluation.incremental.columns import Column, KnowsColumns, Lookup, carry_columns
 from hardstep.evaluation.incremental.examples import KnowsExamples, carry_examples
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.sandbox import run_vmap
@@ -54,7 +54,8 @@ class Walk:
     def losses(self, candidates: Candidates, tile: Span) -> Tensor:
         """The losses of a tile."""
         num = tile.end - tile.start
-        env = self._start(candidates, tile)
+        changes = start_changes(candidates, tile)
+        env = {self.record.sources[name]: change for name, change in changes.items()}
         later = self._columns(env)
         return self.finish(env, later, self._pairs(env, later, num), num)
 
@@ -66,41 +67,19 @@ class Walk:
         result = env.get(self.record.result)
         return stack(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
-    def _start(self, candidates: Candidates, tile: Span) -> dict[int, Change]:
-        local = candidates.local(tile)
-        if local is not None:
-            return {
-                self.record.sources[name]: Column(0, unit, weight_rows)
-                for name, (unit, weight_rows) in local.items()
-            }
-        changed = candidates.changed(tile)
-        return {self.record.sources[name]: Stacked(value) for name, value in changed.items()}
-
     def _columns(self, env: dict[int, Change]) -> list[Node]:
         """Carry columns as far as they go; returns the nodes that need more."""
         later: list[Node] = []
         waiting: set[int] = set()
         for node in self.nodes:
             if waiting.isdisjoint(node.inputs):
-                changes = self._try(node, carry_columns, node, env, self.base, self.operators)
+                changes = attempt(node, carry_columns, node, env, self.base, self.operators)
                 if changes is not None:
                     env.update(zip(node.outputs, changes, strict=True))
                     continue
             later.append(node)
             waiting.update(node.outputs)
         return later
-
-    @staticmethod
-    def _try(node: Node, rule: Callable[..., Found], *arguments: Any) -> Found:
-        """Apply a rule; whatever it cannot do is a reason to fall back, never to fail."""
-        try:
-            return rule(*arguments)
-        except Refused:
-            raise
-        except Exception as error:
-            if is_memory_error(error):
-                raise
-            raise Refused(f"{node.name}: {str(error)[:120]}") from error
 
     def _pairs(self, env: Mapping[int, Change], later: list[Node], num: int) -> Pairs | None:
         """The (candidate, example) pairs in which any column leaving its axis differs."""
@@ -132,34 +111,60 @@ class Walk:
                 results = None
                 if pairs is not None:
                     given = (node, env, self.base, pairs, self.operators)
-                    results = self._try(node, carry_examples, *given)
+                    results = attempt(node, carry_examples, *given)
                 if results is None:
-                    results = self._try(node, self._carry_whole, node, env, pairs, num)
+                    known = self.operators[node.name]
+                    results = attempt(node, carry_whole, node, known, env, self.base, pairs, num)
                 env.update(zip(node.outputs, results, strict=True))
             for index in node.inputs:
                 if self.last_use[index] == number[node.outputs]:
                     env.pop(index, None)
 
-    def _carry_whole(
-        self, node: Node, env: Mapping[int, Change], pairs: Pairs | None, num: int
-    ) -> tuple[Change, ...]:
-        """Any operation, over one whole value per candidate."""
-        if node.func is None:
-            raise Refused("an operation in place has no functional form")
-        known = self.operators[node.name]
-        everything = known.needs_all_batched
-        changed = sorted({index for index in node.inputs if index in env or everything})
-        place = {index: n for n, index in enumerate(changed)}
 
-        def call(*values: Tensor) -> Any:
-            def operand(leaf: Ref) -> Tensor:
-                found = place.get(leaf.index)
-                return self.base(leaf.index) if found is None else values[found]
+def start_changes(candidates: Candidates, tile: Span) -> dict[str, Change]:
+    """What the candidates of a tile change about the searched tensors."""
+    local = candidates.local(tile)
+    if local is not None:
+        return {name: Column(0, unit, rows) for name, (unit, rows) in local.items()}
+    return {name: Stacked(value) for name, value in candidates.changed(tile).items()}
 
-            args, kwargs = node.filled(operand)
-            return node.func(*(known.whole(args) if known.whole else args), **kwargs)
 
-        inputs = [stack(self.base(i), env.get(i), num, pairs).values for i in changed]
-        result = run_vmap(call, *inputs)
-        outputs = result if isinstance(result, tuple | list) else (result,)
-        return tuple(Stacked(out) for out in outputs)
+def attempt(node: Node, rule: Callable[..., Found], *arguments: Any) -> Found:
+    """Apply a rule; whatever it cannot do is a reason to fall back, never to fail."""
+    try:
+        return rule(*arguments)
+    except Refused:
+        raise
+    except Exception as error:
+        if is_memory_error(error):
+            raise
+        raise Refused(f"{node.name}: {str(error)[:120]}") from error
+
+
+def carry_whole(
+    node: Node,
+    known: KnowsChanges,
+    env: Mapping[int, Change],
+    base: Lookup,
+    pairs: Pairs | None,
+    num: int,
+) -> tuple[Change, ...]:
+    """Any operation, over one whole value per candidate."""
+    if node.func is None:
+        raise Refused("an operation in place has no functional form")
+    everything = known.needs_all_batched
+    changed = sorted({index for index in node.inputs if index in env or everything})
+    place = {index: n for n, index in enumerate(changed)}
+
+    def call(*values: Tensor) -> Any:
+        def operand(leaf: Ref) -> Tensor:
+            found = place.get(leaf.index)
+            return base(leaf.index) if found is None else values[found]
+
+        args, kwargs = node.filled(operand)
+        return node.func(*(known.whole(args) if known.whole else args), **kwargs)
+
+    inputs = [stack(base(i), env.get(i), num, pairs).values for i in changed]
+    result = run_vmap(call, *inputs)
+    outputs = result if isinstance(result, tuple | list) else (result,)
+    return tuple(Stacked(out) for out in outputs)

@@ -21,8 +21,9 @@ from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Room, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.responses import convolve_in_groups
 from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, slices_of
-from hardstep.evaluation.incremental.examples import always, run_apart
+from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
 from hardstep.evaluation.trace.record import Node, Ref
 
@@ -50,6 +51,36 @@ def _carry_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Co
     own = changed.unit // (base(weight.index).shape[0] // groups)
     slices = convolve_in_groups(node, base(source.index), changed.slices, entries, own)
     return Column(1, changed.unit, slices.movedim(1, 0))
+
+
+# -- examples ----------------------------------------------------------------------------------
+
+
+_run_pictures = run_apart(always, table=0)
+
+
+def _carry_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
+    found = _convolve_channel(node, env, base, pairs)
+    return _run_pictures(node, env, base, pairs) if found is None else found
+
+
+def _convolve_channel(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
+    """Pictures of which one channel changed: the base's result and what the difference adds."""
+    source, weight = node.args[0].index, node.args[1].index
+    column, transposed, groups = env.get(source), node.args[6], node.args[8]
+    if not isinstance(column, Column) or column.axis != 1 or transposed or groups != 1:
+        return None
+    result = base(node.outputs[0])
+    # What is added to infinity is lost, and a candidate may well be finite there.
+    if set(node.inputs[1:]) & set(env) or not bool(result.isfinite().all()):
+        return None
+    difference = column.slices - slices_of(base(source), 1, column.unit)
+    new = difference[pairs.candidate, pairs.example].unsqueeze(1)
+    units, counts = torch.unique_consecutive(column.unit[pairs.candidate], return_counts=True)
+    filters = base(weight).movedim(1, 0)[units].unsqueeze(2)
+    parts = zip(torch.split(new, counts.tolist()), filters, strict=True)
+    added = [node.func(part, own, None, *node.args[3:]) for part, own in parts]
+    return (Examples(pairs.examples_of(result) + torch.cat(added)),)
 
 
 # -- events ------------------------------------------------------------------------------------
@@ -230,10 +261,11 @@ OPERATORS = (
     Operator(
         "convolution",
         column=_carry_column,
-        examples=run_apart(always, table=0),
+        examples=_carry_examples,
         events=_follow_events,
         events_entry=enter_channel,
         of_pictures=True,
+        takes_units=True,
         multiply_adds=_count_multiply_adds,
     ),
 )

@@ -37,6 +37,7 @@ def elementwise(
     keyword: str = "",
     ignored: Container[str] = (),
     compares: bool = False,
+    is_hard: bool = False,
 ) -> Operator:
     """The entry of an operator that acts number by number.
 
@@ -46,12 +47,14 @@ def elementwise(
         keyword: The keyword argument that becomes the last operand.
         ignored: Keyword arguments that do not matter.
         compares: Whether it finds truths about numbers of another kind.
+        is_hard: Whether close numbers often have the same result.
     """
     carried = Operator(
         name,
         column=_carry_column,
         examples=run_apart(_broadcasts_by_example),
         is_elementwise=True,
+        is_hard=is_hard,
     )
     if build is None:
         return carried

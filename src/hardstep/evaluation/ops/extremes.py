@@ -71,6 +71,7 @@ def _extreme(name: str, search: Search) -> Operator:
         examples=run_apart(along_dims()),
         lanes=partial(_lower, search=search),
         stack=partial(_lower_stack, search=search),
+        is_hard=not search.value,
     )
 
 

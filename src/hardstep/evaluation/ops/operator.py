@@ -45,6 +45,8 @@ class Operator:
     order: Callable[[Node, int], list[int]] | None = None  # the old dimensions of each new one
     factors: Callable[[Node], Factors] | None = None  # of a product
     is_elementwise: bool = False
+    is_hard: bool = False  # results are often the base's where arguments are not
+    takes_units: bool = False  # a changed unit (axis 1) costs what it alone adds to the result
     shape_only: bool = False  # the values of its arguments do not matter
     masks: Callable[[Node], list[Ref]] | None = None  # truths that say how much there is
     multiply_adds: Callable[[Node, Lookup], int] | None = None  # behind one number of a result

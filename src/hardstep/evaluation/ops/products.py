@@ -184,6 +184,7 @@ def _product(name: str) -> Operator:
         lanes=_lower,
         events=_follow_events,
         factors=find_factors,
+        takes_units=True,
         multiply_adds=_count_multiply_adds,
     )
 

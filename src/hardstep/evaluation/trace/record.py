@@ -26,6 +26,10 @@ class Refused(Exception):
     """The record cannot answer for some candidates; the message says why."""
 
 
+class TooLarge(Refused):
+    """The values of the forward pass take more memory than a record may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A recorded value, by number."""
@@ -91,8 +95,8 @@ def record(
         costly: Names of operators whose results are copied rather than computed again.
 
     Raises:
-        Refused: The model does something that cannot be followed, or its values take more
-            memory than that.
+        TooLarge: Its values take more memory than that.
+        Refused: The model does something that cannot be followed.
     """
     recorder = _Recorder(memory_budget, costly)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
@@ -176,9 +180,9 @@ class _Recorder(DispatchMode):
             return
         for kept in (self.nodes, self.values, self.kept, self.owners, self.numbers, self.seen):
             kept.clear()
-        raise Refused(
+        raise TooLarge(
             f"the forward pass keeps more than {self.memory_budget / 1e6:,.6g} MB of values, the "
-            "memory budget; a larger memory_budget or a smaller batch would make it incremental"
+            "memory budget; a larger memory_budget or a smaller batch would make it faster"
         )
 
     def _know(self, tensor: Tensor, number: int) -> int:
@@ -218,7 +222,7 @@ class _Recorder(DispatchMode):
         self.reads_numbers |= -1 in numbers
         if not self.reached.isdisjoint(inputs):
             self.reached.update(numbers)
-        functional = _functional(called) if written else called
+        functional = functional_form(called) if written else called
         name = str((functional or called).overloadpacket.__name__)
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
@@ -304,7 +308,7 @@ def _storage(tensor: Tensor) -> int:
         return tensor.untyped_storage().data_ptr()
 
 
-def _functional(func: Any) -> Any:
+def functional_form(func: Any) -> Any:
     """`add_` -> `add`; None where there is no such twin."""
     name = str(func.overloadpacket.__name__)
     packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None

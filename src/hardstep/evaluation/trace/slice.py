@@ -1,6 +1,6 @@
 """The part of a record that given tensors reach, up to the loss."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -54,13 +54,20 @@ def _follow(written: Record, sources: set[int], operators: Operators) -> list[No
         known = operators[node.name]
         if known.shape_only or reached.isdisjoint(node.inputs):
             continue
-        if -1 in node.outputs:
-            raise Refused(f"a value that depends on it reaches Python through {node.name}")
-        if _shape_follows(node, known, reached, written):
-            raise Refused(f"the shape of what {node.name} returns depends on it")
+        check_visible(node, known, reached, written.values.__getitem__)
         found.append(node)
         reached.update(node.outputs)
     return found
+
+
+def check_visible(
+    node: Node, known: KnowsShapes, reached: Container[int], base: Callable[[int], Tensor]
+) -> None:
+    """Refuse a node that lets Python see what the `reached` values are."""
+    if -1 in node.outputs:
+        raise Refused(f"a value that depends on it reaches Python through {node.name}")
+    if _shape_follows(node, known, reached, base):
+        raise Refused(f"the shape of what {node.name} returns depends on it")
 
 
 @cache
@@ -68,7 +75,9 @@ def _chooses_its_shape(func: Any) -> bool:
     return torch.Tag.dynamic_output_shape in getattr(func, "tags", ())
 
 
-def _shape_follows(node: Node, known: KnowsShapes, reached: set[int], written: Record) -> bool:
+def _shape_follows(
+    node: Node, known: KnowsShapes, reached: Container[int], base: Callable[[int], Tensor]
+) -> bool:
     """Whether values that depend on the sources decide how much there is of the result."""
     if not _chooses_its_shape(node.func):
         return False
@@ -76,7 +85,7 @@ def _shape_follows(node: Node, known: KnowsShapes, reached: set[int], written: R
         return True
     masks = [ref.index for ref in known.masks(node)]
     truths = (torch.bool, torch.uint8)
-    return any(index in reached and written.values[index].dtype in truths for index in masks)
+    return any(index in reached and base(index).dtype in truths for index in masks)
 
 
 def _drop_unused(nodes: list[Node], result: int) -> list[Node]:
