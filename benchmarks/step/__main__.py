@@ -173,7 +173,7 @@ def _known(options: argparse.Namespace, name: str, kind: str, needs_theirs: bool
     for record in records.load(_file(options, kind)):
         if record["foreign_cores"] > runs.DISTURBED:
             continue
-        if kind == AGAINST and record["revision"] != against.resolve(options.against):
+        if kind == AGAINST and record.get("revision") != against.resolve(options.against):
             continue
         found = (*(record[key] for key in ("kind", "row", "batch")), record["ours"]["versions"])
         alike = found == wanted and machine.items() <= record["machine"].items()

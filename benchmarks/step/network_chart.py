@@ -64,5 +64,5 @@ def _legend(axes: Any) -> None:
         Line2D([], [], color=INK, linestyle=":", label="aim"),
     ]
     axes.legend(
-        handles=shown, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5, frameon=False
+        handles=shown, loc="upper right", bbox_to_anchor=(1.0, -0.08), ncols=3, frameon=False
     )
