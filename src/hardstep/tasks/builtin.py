@@ -53,7 +53,7 @@ def _convolutional(images: Images) -> tuple[Task, Task]:
     """Networks that the paper does not have; a step costs much, so batches are small."""
     return (
         image_task("csnn", images, 64, _spiking, steps=500, batch_size=64),
-        image_task("bcnn", images, 64, _signs, steps=4_000, batch_size=128),
+        image_task("bcnn", images, 64, _signs, steps=1_000, batch_size=128),
     )
 
 
