@@ -84,7 +84,7 @@ def test_all_methods_and_two_seeds_fit_a_terminal_of_80_by_24():
     view.on_step(SimpleNamespace(step=131_250, seconds=970.0, optimizer=optimizer), None)
     lines = shown(view)
     assert re.match(rf"{NEARLY_ALL}, \S+ m?s left; ", lines[0])
-    assert lines[0].endswith("seed 1: 4,200,000 of 5,342,400 evaluations")
+    assert lines[0].endswith("seed 1: 4,200,000 of 5,342,400")  # the unit is in the next line
     assert lines[1] == "at equal evaluations"
     assert {line.split()[0] for line in lines[3:]} == set(METHODS)
     assert not any(len(line) > 80 or "…" in line or "..." in line for line in lines)

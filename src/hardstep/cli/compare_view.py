@@ -85,7 +85,10 @@ class LiveTable(Callback):
         return f"{done}; {self._job.method}, seed {self._job.seed}: {self._spent}"
 
     def __rich__(self) -> Text:
-        return Text(printable(f"{self.progress}\n{self._table}"), no_wrap=True, overflow="ellipsis")
+        line = self.progress
+        if len(line) > self.console.width:
+            line = line.rpartition(" ")[0]  # without the unit, which the table's heading names
+        return Text(printable(f"{line}\n{self._table}"), no_wrap=True, overflow="ellipsis")
 
 
 @dataclass(frozen=True)
