@@ -68,7 +68,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-def compare(name, dtype, monkeypatch, batch=6, threads=1):
+def compare(name, dtype, monkeypatch, batch=6):
     monkeypatch.setattr("hardstep.evaluation.blocks.count_work", lambda *_: float("inf"))
     model = build(NETWORKS[name], 1).to(dtype)
     inputs = torch.randn(batch, 1, 8, 8, generator=torch.Generator().manual_seed(2), dtype=dtype)
