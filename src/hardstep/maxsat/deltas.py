@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardstep.maxsat.compiled import jit
+from hardstep._compiled import jit
 
 _DIGITS = 32  # of a count of clauses
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hardstep.maxsat.compiled import jit
+from hardstep._compiled import jit
 from hardstep.maxsat.normal import row_starts
 from hardstep.maxsat.pieces import run_in_turn
 

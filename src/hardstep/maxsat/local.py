@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardstep._compiled import jit
 from hardstep.errors import ConfigError
-from hardstep.maxsat.compiled import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import Standing, plain_costs
 from hardstep.maxsat.occurring import keep_occurring

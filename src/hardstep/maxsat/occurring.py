@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardstep.maxsat.compiled import jit
+from hardstep._compiled import jit
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.pieces import run_in_turn
 

@@ -30,11 +30,11 @@ def jit(function: Function) -> Function:
     """Numba's compiler, kept on disk; several threads in Python may run the result at once."""
     dispatcher: Any = numba.njit(nogil=True)(function)
     with suppress(OSError):  # an application that ships no source keeps nothing
-        dispatcher._cache = _Kept(function)
+        dispatcher._cache = Kept(function)
     return cast(Function, dispatcher)
 
 
-class _Kept(NullCache):
+class Kept(NullCache):
     """What numba asks before it compiles a function, and tells when it has."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

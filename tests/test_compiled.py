@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 
-from hardstep.maxsat.compiled import jit
+from hardstep._compiled import jit
 
 
 def double(x):
