@@ -3,6 +3,7 @@
 from . import data as data
 from . import maxsat as maxsat
 from . import nn as nn
+from . import rl as rl
 from . import tasks as tasks
 from .errors import ConfigError as ConfigError
 from .errors import HardstepError as HardstepError

@@ -25,6 +25,7 @@ from hardstep.evaluation import (
     ModelObjective,
     Objective,
     make_objective,
+    own_evaluator,
 )
 from hardstep.evaluation.sandbox import claim
 from hardstep.geometry import Jitter, ParticleMap, Polytope, Rotation, num_particles
@@ -49,7 +50,8 @@ class PolyStep:
         settings: A preset, or nothing for the defaults.
         only: Which tensors are searched: a name, a pattern such as `"router.*"`, a tensor, or a
             list of these; the rest is yours to train. Everything if left out.
-        evaluator: How losses of a model are computed.
+        evaluator: How losses of a model are computed; the one it brings along, or `Incremental()`,
+            if left out.
         seed: Fixes every random draw.
 
     The other arguments are fields of `Settings`, explained there; those that are given replace
@@ -85,7 +87,8 @@ class PolyStep:
             num_probes=num_probes, jitter=jitter, rules=rules, nonfinite=nonfinite, **unknown,
         )  # fmt: skip
         self.seed = seeds.check_seed(seed)
-        self.evaluator: Evaluator = Incremental() if evaluator is None else evaluator
+        usual = own_evaluator(model) or Incremental()
+        self.evaluator: Evaluator = usual if evaluator is None else evaluator
         check_method("evaluator", self.evaluator, "losses", "Incremental()")
         self._searched = Searched(model, only)
         self.report: StepReport | None = None
@@ -184,6 +187,8 @@ class PolyStep:
         """Where this step would look. Always a full solve; nothing changes yet."""
         at, state = self._state.step, self._state
         temperature, reach = self.settings.reach_at(at)
+        for rule, memory in self._rules():
+            reach = rule.extend(reach, memory)
         rotations = self.settings.rotation.draw(
             state.previous_move, seeds.generator(self.seed, "rotation", at)
         )
@@ -238,7 +243,8 @@ class PolyStep:
         if nonfinite == known.numel():
             move = move._replace(transport_cost=math.nan)
         displacement, memories = move.displacement * self._real, []
-        context = Context(proposal.step, move.transport_cost, self._weights)
+        dead = float((move.costs.amax(dim=1) == move.costs.amin(dim=1)).double().mean())
+        context = Context(proposal.step, move.transport_cost, dead, self._weights)
         for rule, memory in self._rules():
             displacement, memory = rule.shape(displacement, memory, context)
             if isinstance(rule, Reuse):

@@ -17,7 +17,7 @@ from hardstep.optim.paper_presets import (
     snn,
     staircase,
 )
-from hardstep.optim.rules import FullDecay, WeightDecay, WeightMomentum
+from hardstep.optim.rules import FullDecay, LeavePlateau, WeightDecay, WeightMomentum
 from hardstep.optim.settings import Settings
 from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
 from hardstep.solvers import RowSoftmax, Standardized
@@ -32,6 +32,7 @@ __all__ = [
     "maxsat",
     "mnist",
     "moe",
+    "policy",
     "rl",
     "signs",
     "sketch",
@@ -142,6 +143,19 @@ def sketch(
         probe_radius=Length(probe_radius),
         rules=(WeightMomentum(0.9),),
     )
+
+
+@preset
+def policy(
+    steps: int, dim: int = 16, step_radius: float = 3.0, probe_radius: float = 8.0
+) -> Settings:
+    """Ours for policies in a simulator: few candidates, any scale of returns, no plateau for ever.
+
+    `sketch` over all weights, with a rule that reaches further while every probe returns the same
+    (`LeavePlateau`): at the start of many environments nothing that a policy does is rewarded.
+    """
+    searched = sketch(steps, dim, step_radius, probe_radius, rank=None)
+    return searched.changed(rules=(*searched.rules, LeavePlateau()))
 
 
 @preset

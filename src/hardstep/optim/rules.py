@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hardstep._checks import check_count, check_not_negative
 from hardstep.errors import ConfigError
-from hardstep.optim.step import Proposal, propose
+from hardstep.optim.step import Proposal, Reach, propose
 from hardstep.schedules import Schedule, value_at
 
 RuleState = dict[str, Tensor]
@@ -32,6 +32,7 @@ class Context(NamedTuple):
 
     step: int
     loss: float
+    dead_share: float  # of the cost rows: all probes of the particle returned the same loss
     weights: Callable[[], Tensor]  # Πᵀθ as particles (P, d_p)
 
 
@@ -47,6 +48,11 @@ class Rule:
         """The state before the first move, for moves shaped like `move` (P, d_p)."""
         del move
         return {}
+
+    def extend(self, reach: Reach, state: RuleState) -> Reach:
+        """How far to look and to go instead, before probes are placed."""
+        del state
+        return reach
 
     def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
         """The move to make instead, and the next state."""
@@ -243,6 +249,56 @@ class AdaptiveProbes(Reuse):
             "losses": losses.double(),
             "directions": proposal.directions,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class LeavePlateau(Rule):
+    """Reach further while no probe makes a difference, and less far once one does.
+
+    On a plateau every probe of every particle returns the same loss, and a row-wise rule never
+    moves again. After such a step both radii are multiplied by `factor`, up to `most` times their
+    usual length; after a step in which a row differs they are divided by it, down to the usual
+    length. A plateau on the best level that the run has seen is left alone if it has seen worse:
+    there the search may be at its goal.
+    """
+
+    factor: float = 2.0
+    most: float = 64.0
+
+    of_weights: ClassVar[bool] = True  # a redraw of directions does not end a plateau
+
+    def __post_init__(self) -> None:
+        for name, value in (("factor", self.factor), ("most", self.most)):
+            if not 1 < value < math.inf:
+                raise ConfigError(f"LeavePlateau: {name} must be > 1 and finite, got {value}")
+
+    def init(self, move: Tensor) -> RuleState:
+        """The usual reach, and no loss seen."""
+        del move
+        start = {"stretch": 1.0, "best": math.inf, "worst": -math.inf}
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in start.items()}
+
+    def extend(self, reach: Reach, state: RuleState) -> Reach:
+        """Both radii, stretched."""
+        stretch = float(state["stretch"])
+        lengths = (stretch * reach.step_radius, stretch * reach.probe_radius)
+        return Reach(*lengths, reach.num_probes)
+
+    def shape(self, move: Tensor, state: RuleState, context: Context) -> tuple[Tensor, RuleState]:
+        """The move as it is; the next step reaches further, or less far."""
+        loss, best, worst = context.loss, float(state["best"]), float(state["worst"])
+        if not math.isfinite(loss):
+            return move, state
+        is_dead = context.dead_share == 1
+        margin = 1e-9 * max(1.0, abs(loss))  # equal losses weighted by a plan, up to rounding
+        is_best = loss <= best + margin and max(worst, loss) > min(best, loss) + margin
+        times = 1 / self.factor if not is_dead or is_best else self.factor
+        values = {
+            "stretch": min(max(times * float(state["stretch"]), 1.0), self.most),
+            "best": min(best, loss),
+            "worst": max(worst, loss),
+        }
+        return move, {name: torch.tensor(v, dtype=torch.float64) for name, v in values.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def _coast(beta: float) -> float:
     state = {"velocity": torch.tensor([[1.0, 0.0]], dtype=torch.float64)}
     total = 0.0
     for step in range(1000):
-        move, state = rule.shape(still, state, Context(step, 0.0, lambda: still))
+        move, state = rule.shape(still, state, Context(step, 0.0, 1.0, lambda: still))
         total += float(move[0, 0])
     return total
 
