@@ -26,6 +26,7 @@ from hardstep.evaluation import (
     Objective,
     Span,
     make_objective,
+    own_evaluator,
 )
 from hardstep.geometry import ParticleMap
 from hardstep.optim.report import finite_losses
@@ -88,7 +89,8 @@ class Searcher(Baseline):
         model: A module, whose trainable parameters are searched, or named tensors.
         subspace: Which coordinates are searched; `RowWise()`, as in PolyStep, if left out. With
             the same seed they are those of a PolyStep whose particles have 8 dimensions.
-        evaluator: How losses of a model are computed; a new `USUAL` one if left out.
+        evaluator: How losses of a model are computed; the one it brings along, or
+            a new `USUAL` one, if left out.
         seed: Fixes every random draw.
     """
 
@@ -109,7 +111,8 @@ class Searcher(Baseline):
                 f"{self._name}: subspace must be an object such as RowWise(rank=8), got "
                 f"{subspace!r}"
             )
-        self.evaluator: Evaluator = evaluator if evaluator is not None else self.USUAL()
+        usual = own_evaluator(model) or self.USUAL()
+        self.evaluator: Evaluator = usual if evaluator is None else evaluator
         if isinstance(evaluator, type) or not callable(getattr(self.evaluator, "losses", None)):
             raise ConfigError(
                 f"{self._name}: evaluator must be an object such as Batched(), got {evaluator!r}"

@@ -14,6 +14,7 @@ from hardstep.evaluation.objectives import (
     call_model,
     check_loss_fn,
     make_objective,
+    own_evaluator,
 )
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.sandbox import isolate
@@ -37,4 +38,5 @@ __all__ = [
     "check_loss_fn",
     "isolate",
     "make_objective",
+    "own_evaluator",
 ]

@@ -124,6 +124,12 @@ class Evaluator(Protocol):
         ...
 
 
+def own_evaluator(model: object) -> Evaluator | None:
+    """The evaluator that a model brings along, as an agent does that plays a simulator."""
+    own = getattr(model, "evaluator", None) if isinstance(model, nn.Module) else None
+    return own if callable(getattr(own, "losses", None)) else None
+
+
 @dataclass(frozen=True, eq=False)
 class ModelObjective:
     """A problem together with the evaluator that solves it."""
