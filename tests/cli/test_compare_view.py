@@ -80,8 +80,7 @@ def crowded(**changes):
 
 def test_all_methods_and_two_seeds_fit_a_terminal_of_80_by_24():
     view = crowded()
-    optimizer = SimpleNamespace(evaluations=4_200_000)
-    view.on_step(SimpleNamespace(step=131_250, seconds=970.0, optimizer=optimizer), None)
+    step_to(view, 131_250, evaluations=4_200_000)
     lines = shown(view)
     assert re.match(rf"{NEARLY_ALL}, \S+ m?s left; ", lines[0])
     assert lines[0].endswith("seed 1: 4,200,000 of 5,342,400")  # the unit is in the next line
@@ -127,9 +126,10 @@ def test_the_line_moves_with_every_step_of_a_run(axis, amount, spent):
     assert view.progress.startswith("1 of 2 runs")
 
 
-def step_to(view, step):
-    optimizer = SimpleNamespace(evaluations=0)
-    view.on_step(SimpleNamespace(step=step, seconds=0.0, optimizer=optimizer), None)
+def step_to(view, step, evaluations=0):
+    optimizer = SimpleNamespace(evaluations=evaluations)
+    run = SimpleNamespace(step=step, seconds=970.0, optimizer=optimizer, interactions=0)
+    view.on_step(run, None)
 
 
 def watch(monkeypatch, clock, **options):

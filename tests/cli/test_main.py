@@ -13,10 +13,11 @@ import pytest
 import typer
 
 from hardstep import tasks
-from hardstep.bench.axes import budget_of
+from hardstep.bench.axes import AXES, budget_of
 from hardstep.bench.methods import METHODS
 from hardstep.cli.commands import COMMANDS
 from hardstep.cli.options import CompareOptions
+from hardstep.tasks.policies import STEMS
 from tests.cli.program import hardstep
 from tests.tasks.test_dry_run import OWN as OWN_TASK
 
@@ -63,10 +64,10 @@ def test_what_is_left_out_is_the_default(monkeypatch):
 
 def test_help_names_every_task_data_set_and_usual_budget():
     text = " ".join(hardstep("compare", "--help").stdout.replace("│", " ").split())
-    names = {*tasks.BY_DATA, *tasks.BY_DATA["digits"], *tasks.BY_DATA["mnist"]}
+    names = {*tasks.BY_DATA, *tasks.BY_DATA["digits"], *tasks.BY_DATA["mnist"], *STEMS}
     assert all(re.search(rf"\b{name}\b", text) for name in names)
-    usual = [budget_of(tasks.find("mlp"), axis, None).amount for axis in ("evals", "time")]
-    assert "{:,.0f} evaluations or {:.0f} seconds".format(*usual) in text
+    usual = [budget_of(tasks.find("mlp"), axis, None).amount for axis in list(AXES)[1:]]
+    assert "{:,.0f} evaluations, {:.0f} seconds or {:,.0f} interactions".format(*usual) in text
 
 
 def test_help_and_the_page_on_comparing_name_every_method():
@@ -91,7 +92,7 @@ def test_help_and_import_do_not_load_torch():
 
 
 REFUSED = {
-    "train nonsense": "no task is called 'nonsense'; there is argmax, bcnn, binary, csnn, int8",
+    "train nonsense": "no task is called 'nonsense'; there is acrobot, argmax, bcnn, binary,",
     "train binry": "no task is called 'binry'; did you mean 'binary'?",
     "train mlp --data nonsense": "no data set is called 'nonsense'; there is digits",
     "train snn --data fashion": "snn comes with data digits or mnist, got 'fashion'; on fashion",

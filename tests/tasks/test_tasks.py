@@ -118,7 +118,8 @@ def test_unknown_names_are_refused_with_the_nearest_or_with_all():
     with pytest.raises(ConfigError, match="no task is called 'ternay'; did you mean 'ternary'"):
         tasks.find("ternay")
     with pytest.raises(
-        ConfigError, match="no task is called 'x'; there is argmax, bcnn, binary, csnn, int8"
+        ConfigError,
+        match="no task is called 'x'; there is acrobot, argmax, bcnn, binary, cartpole, csnn",
     ):
         tasks.find("x")
     with pytest.raises(ConfigError, match="no data set is called 'minst'; did you mean 'mnist'"):

@@ -1,9 +1,12 @@
-"""What is equal in a comparison: steps, evaluations or time, and how much of it a run may spend."""
+"""What is equal in a comparison, and how much of it a run may spend.
+
+Steps, evaluations or time; interactions with a simulator where the task has one.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hardstep._checks import check_name, check_positive
 from hardstep.errors import ConfigError
@@ -13,7 +16,7 @@ if TYPE_CHECKING:  # records are read without torch
 
 
 class Axis(NamedTuple):
-    """One of the three."""
+    """One of the four."""
 
     field: str  # of records and of their curves
     title: str  # in tables and sentences
@@ -25,12 +28,22 @@ AXES: Mapping[str, Axis] = {  # by their names on the command line, in suites an
     "steps": Axis("steps", "steps", None, is_counted=True),
     "evals": Axis("evaluations", "evaluations", 50_000.0, is_counted=True),
     "time": Axis("seconds", "wall-clock seconds", 20.0, is_counted=False),
+    "interactions": Axis("interactions", "interactions", 1_000_000.0, is_counted=True),
 }
+
+
+PLAYED = "interactions"  # only runs that play a simulator have it
+
+
+def axes_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Axis]:
+    """The axes along which these runs can be shown; interactions only if one has counted them."""
+    played = any(PLAYED in record["curve"] for record in records)
+    return {name: axis for name, axis in AXES.items() if name != PLAYED or played}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: optimizer steps, candidate evaluations or wall-clock seconds."""
+    """What a run may spend: steps, candidate evaluations, wall-clock seconds or interactions."""
 
     axis: str
     amount: float
@@ -38,8 +51,8 @@ class Budget:
     def __post_init__(self) -> None:
         if self.axis not in AXES or not 0 < self.amount < math.inf:
             raise ConfigError(
-                f"a budget is so many steps, evals or time (seconds), got {self.amount} "
-                f"{self.axis!r}"
+                f"a budget is so many steps, evals, time (seconds) or interactions, got "
+                f"{self.amount} {self.axis!r}"
             )
 
     @property

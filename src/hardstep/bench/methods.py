@@ -24,7 +24,7 @@ from hardstep.bench.axes import Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
 from hardstep.schedules import Cosine
-from hardstep.subspaces import RowWise, Subspace
+from hardstep.subspaces import RowWise, Sketch, Subspace
 from hardstep.tasks import Task
 from hardstep.training import Trainable
 
@@ -49,6 +49,8 @@ class Blueprint:
         steps would forget what it has learned.
         """
         subspace = self.task.settings(self.steps).subspace
+        if isinstance(subspace, Sketch):  # what it draws its directions in
+            subspace = subspace.of
         return (
             replace(subspace, redraw=None, share=1.0) if isinstance(subspace, RowWise) else subspace
         )

@@ -59,6 +59,8 @@ PAPER: Mapping[str, Callable[[int], Settings]] = {
     "staircase": presets.staircase,
     "argmax": presets.argmax,
     "moe": presets.moe,
+    "cartpole": presets.rl,
+    "acrobot": presets.rl,
 }
 ANY_TASK: Mapping[str, Callable[[int], Settings]] = {
     "frugal": presets.frugal,
@@ -123,9 +125,10 @@ def find_preset(task: Task, steps: int, name: str) -> Settings:
         return task.settings(steps)
     if name in ANY_TASK:
         return ANY_TASK[name](steps)
-    if task.name not in PAPER:
+    stem = task.name.partition("-")[0]  # a policy's settings are the same at every precision
+    if stem not in PAPER:
         raise ConfigError(f"the paper has no settings for {task.name!r}, only {', '.join(PAPER)}")
-    return PAPER[task.name](steps)
+    return PAPER[stem](steps)
 
 
 def _schedule(name: str, base: Settings, options: Mapping[str, Any], steps: int) -> Any:

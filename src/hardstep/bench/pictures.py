@@ -1,4 +1,4 @@
-"""Learning curves on the three axes."""
+"""Learning curves on every axis."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hardstep._text import to_caption
-from hardstep.bench.axes import AXES
+from hardstep.bench.axes import axes_of
 from hardstep.bench.records import Record
 from hardstep.bench.report.text import write_mean
 from hardstep.bench.summary import Row, metric_of
@@ -23,13 +23,15 @@ LEGEND_COLUMNS = 4  # more would run over the edges
 
 
 def draw_curves(path: Path, title: str, records: Sequence[Record], origin: str = "") -> None:
-    """Validation score over steps, evaluations and time; one thin line per seed.
+    """Validation score over steps, evaluations, time and interactions; one thin line per seed.
 
     A PNG carries `origin`, what it was made by, as its description.
     """
-    figure, panels = pyplot.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
+    axes = axes_of(records)
+    size = (4 * len(axes), 4)
+    figure, panels = pyplot.subplots(1, len(axes), figsize=size, sharey=True, layout="constrained")
     methods = list(dict.fromkeys(record["method"] for record in records))
-    for panel, axis in zip(panels, AXES.values(), strict=True):
+    for panel, axis in zip(panels, axes.values(), strict=True):
         for method, color in zip(methods, COLORS * (1 + len(methods) // len(COLORS)), strict=False):
             row = Row(method, tuple(r for r in records if r["method"] == method))
             _draw_lines(panel, row, axis.field, color)
@@ -76,8 +78,8 @@ def _draw_lines(panel: Any, row: Row, axis: str, color: str) -> None:
         known = [i for i, value in enumerate(curve["value"]) if value is not None]
         best = accumulate((curve["value"][i] for i in known), better)
         panel.plot(
-            [curve[axis][i] for i in known],
-            [metric.factor * value for value in best],
+            [curve[axis][i] for i in known] if axis in curve else [],
+            [metric.factor * value for value in best] if axis in curve else [],
             color=color,
             linewidth=1.2,
             alpha=0.8,

@@ -23,7 +23,7 @@ from hardstep._checks import is_whole
 from hardstep._files import explain_failed_write
 from hardstep._reading import parse_json
 from hardstep._seals import seal_json, take_checksum
-from hardstep.bench.axes import AXES
+from hardstep.bench.axes import AXES, PLAYED
 from hardstep.errors import DataError
 
 Record = dict[str, Any]
@@ -230,14 +230,15 @@ def _of_curve(record: Record) -> str:
     curve = record["curve"]
     if not isinstance(curve, dict) or "value" not in curve:
         return "its curve has no values"
-    names = ("value", *CURVE_FIELDS)
+    fields = [name for name in CURVE_FIELDS if name != PLAYED or name in curve]
+    names = ("value", *fields)
     odd = [name for name in names if not isinstance(curve.get(name, []), list)]
     if odd:
         return f"{odd[0]} of its curve is not a list"
     lengths = {name: len(curve.get(name, ())) for name in names}
     if len(set(lengths.values())) > 1:
         return f"the axes of its curve disagree: {lengths}"
-    for name in CURVE_FIELDS:
+    for name in fields:
         numbers = curve[name]
         if not all(to_number(x) is not None for x in numbers):
             return f"{name} of its curve are not finite numbers up to {LARGEST:g}"

@@ -25,14 +25,14 @@ from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._checks import is_count
 from hardstep._files import provenance
-from hardstep.bench.axes import Budget
+from hardstep.bench.axes import PLAYED, Budget
 from hardstep.bench.methods import Blueprint, build
 from hardstep.bench.records import Record, to_number
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.optim import PolyStep, StepReport
 from hardstep.optim.settings import describe
-from hardstep.tasks import Task
+from hardstep.tasks import Task, stop_at_goal
 from hardstep.training import (
     INTERRUPTED,
     Callback,
@@ -49,6 +49,7 @@ POINTS = 40  # of a curve, about
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
 MOST_STEPS = 2.0**53  # of any budget; a larger number of them is no whole float
+MOST_PLAYED_STEPS = 10**6  # of a budget of interactions, which ends a run long before
 SAVE_SECONDS = 30.0  # between checkpoints: short runs write none before they end
 Options = tuple[tuple[str, Any], ...]  # by name, in order
 
@@ -132,8 +133,12 @@ def _key(
     return json.dumps([*parts, study, variant])
 
 
-class EvaluationLimit(Callback):
-    """Stops a run that another step could take beyond its evaluations."""
+class SpendingLimit(Callback):
+    """Stops a run that has used up what it may spend, or whose next step would.
+
+    Evaluations of a step are known beforehand. Interactions are not: an episode may end at once or
+    last to the horizon. So the step that uses them up is the last one.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -151,6 +156,8 @@ class EvaluationLimit(Callback):
         after = run.optimizer.evaluations + run.optimizer.evaluations_per_step
         if self.budget.axis == "evals" and after > self.budget.amount:
             run.stop("evaluations")
+        if self.budget.axis == PLAYED and run.interactions >= self.budget.amount:
+            run.stop(PLAYED)
 
 
 def run_job(
@@ -195,6 +202,7 @@ def _train(
     budget, seed, resume = job.budget, job.seed, checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(job, task, dataset, model)
     optimizer = build(job.method, Blueprint(task, model, steps, seed), dict(job.options))
+    limit = {"time": None, PLAYED: MOST_PLAYED_STEPS}.get(budget.axis, steps)
     kept = Checkpoint(checkpoint, SAVE_SECONDS, {"steps": steps}, False) if checkpoint else None
     outcome = fit(
         model,
@@ -203,18 +211,19 @@ def _train(
             Batches(dataset.valid, task.batch_size, seed, shuffle=False),
             task.metric,
             every=max(1, steps // POINTS),
+            selects=task.selects,
         ),
         loss_fn=task.loss_fn,
         optimizer=optimizer,
-        steps=steps if budget.axis != "time" else None,
+        steps=limit,
         seconds=budget.amount if budget.axis == "time" else None,
-        callbacks=[EvaluationLimit(budget), *watching],
+        callbacks=[SpendingLimit(budget), *stop_at_goal(task), *watching],
         checkpoint=kept,
         resume=resume,
     )
     if outcome.stopped == INTERRUPTED:
         raise KeyboardInterrupt
-    if outcome.best is None:
+    if not outcome.history:
         raise ConfigError(
             f"a budget of {budget.amount:g} seconds is over before the first step of "
             f"{job.method} on {task.name}; give more"
@@ -235,7 +244,19 @@ def _saved_steps(checkpoint: Path | None) -> int:
 
 def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> Record:
     """Scores that are not finite are left empty: JSON has no other word for them."""
-    assert outcome.best is not None
+    chosen = outcome.best if task.selects else outcome.history[-1]
+    assert chosen is not None
+    curve = {
+        "value": [to_number(score.value) for score in outcome.history],
+        "steps": [score.step for score in outcome.history],
+        "evaluations": [score.evaluations for score in outcome.history],
+        "seconds": [score.seconds for score in outcome.history],
+        "cpu_seconds": [score.cpu_seconds for score in outcome.history],
+    }
+    played: Record = {}
+    if outcome.interactions:
+        curve[PLAYED] = [score.interactions for score in outcome.history]
+        played[PLAYED] = outcome.interactions
     return {
         "task": job.task,
         "data": job.data,
@@ -249,16 +270,11 @@ def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> R
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
         "cpu_seconds": outcome.history[-1].cpu_seconds,
-        "selected_step": outcome.best.step,
-        "valid": to_number(outcome.best.value),
+        "selected_step": chosen.step,
+        "valid": to_number(chosen.value),
         "test_reads": 0,  # it is sealed until now
-        "curve": {
-            "value": [to_number(score.value) for score in outcome.history],
-            "steps": [score.step for score in outcome.history],
-            "evaluations": [score.evaluations for score in outcome.history],
-            "seconds": [score.seconds for score in outcome.history],
-            "cpu_seconds": [score.cpu_seconds for score in outcome.history],
-        },
+        "curve": curve,
+        **played,
         "peak_memory_bytes": _peak_memory(),
         "stopped": outcome.stopped,
     }
@@ -271,6 +287,8 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
         ConfigError: Not even one.
     """
     budget, seed = job.budget, job.seed
+    if budget.axis == PLAYED:  # episodes grow longer as a policy learns: no step tells their length
+        return task.steps
     if budget.axis == "steps":
         return max(1, int(min(budget.amount, MOST_STEPS)))
     blueprint = Blueprint(task, deepcopy(model), 1 + TRIALS, seed)

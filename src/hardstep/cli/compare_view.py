@@ -65,6 +65,7 @@ class LiveTable(Callback):
             "steps": run.step,
             "evals": run.optimizer.evaluations,
             "time": round(run.seconds, 1),
+            "interactions": run.interactions,
         }[budget.axis]
         self._part = min(1.0, spent / budget.amount)
         self._spent = f"{spent:,} of {budget}"

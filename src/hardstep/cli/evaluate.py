@@ -14,6 +14,7 @@ from hardstep.cli.consent import choose_task
 from hardstep.cli.options import EvaluateOptions
 from hardstep.cli.output import print
 from hardstep.errors import CheckpointError
+from hardstep.rl.agent import Agent
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_model
 from hardstep.training import checkpoints
@@ -42,6 +43,8 @@ def run_evaluate(options: EvaluateOptions) -> int:
     try_model(task, dataset, model)
     test = dataset.open_test()
     step = saved["best"][0] if saved["best"] else saved["optimizer"]["step"]
+    if isinstance(model, Agent):
+        return _play(options, model, test.inputs, {**meta, "step": step})
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
     if options.json:
         scores = {task.key("valid"): valid_score, task.key("test"): test_score}
@@ -52,6 +55,21 @@ def run_evaluate(options: EvaluateOptions) -> int:
         width = max(map(len, names))
         print(f"{names[0]:<{width}} {task.metric.format(test_score)}  ({len(test):,} examples)")
         print(f"{names[1]:<{width}} {task.metric.format(valid_score)}  (weights of step {step})")
+    return 0
+
+
+def _play(options: EvaluateOptions, agent: Agent, seeds: Tensor, meta: dict[str, Any]) -> int:
+    """Episodes whose seeds no training used: their mean return, spread and seeds."""
+    returns = agent(seeds)
+    mean, spread = float(returns.mean()), float(returns.std())
+    first, last = int(seeds[0]), int(seeds[-1])
+    if options.json:
+        numbers = {"return": mean, "spread": spread, "episodes": len(seeds)}
+        print(json.dumps({**meta, **numbers, "first_seed": first, "last_seed": last}))
+        return 0
+    print(f"return   {mean:.4g}  (mean of {len(seeds)} episodes, policy of step {meta['step']})")
+    print(f"spread   {spread:.4g}  (from {float(returns.min()):.4g} to {float(returns.max()):.4g})")
+    print(f"seeds    {first:,} to {last:,}, which no training uses")
     return 0
 
 

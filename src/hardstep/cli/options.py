@@ -20,7 +20,8 @@ _Task = Annotated[
     str,
     Argument(
         help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
-        "argmax, moe, csnn, bcnn, or your own as path/to/file.py:name."
+        "argmax, moe, csnn, bcnn; a policy's: cartpole, acrobot, mountaincar, pendulum, swimmer, "
+        "hopper, gym:ID; or your own as path/to/file.py:name."
     ),
 ]
 _Data = Annotated[
@@ -33,13 +34,17 @@ _Data = Annotated[
 ]
 _Match = Annotated[
     str,
-    Option(help="Give every run the same number of steps, evals (evaluations) or time (seconds)."),
+    Option(
+        help="Give every run the same number of steps, evals (evaluations), time (seconds) or "
+        "interactions (of a policy with its environment)."
+    ),
 ]
 _Budget = Annotated[
     float | None,
     Option(
-        help="Stop each run after this many steps, evaluations or seconds, as --match says. The "
-        "default is the task's number of steps, 50,000 evaluations or 20 seconds."
+        help="Stop each run after this many steps, evaluations, seconds or interactions, as "
+        "--match says. The default is the task's number of steps, 50,000 evaluations, 20 seconds "
+        "or 1,000,000 interactions."
     ),
 ]
 _Records = Annotated[Path | None, Option(help="Append a line of JSON per run to this file.")]
@@ -54,6 +59,13 @@ class TrainOptions:
 
     task: _Task
     data: _Data = "digits"
+    precision: Annotated[
+        str,
+        Option(
+            help="Train a policy whose hidden units, or whose weights if it is linear, are "
+            "float, int8 or binary."
+        ),
+    ] = "float"
     seed: Annotated[int, Option(help="Derive every random number of the run from this seed.")] = 0
     steps: Annotated[
         int | None,
@@ -73,6 +85,9 @@ class TrainOptions:
     coverage: Annotated[
         bool,
         _flag("--coverage", "Print which hypotheses of the convergence theorem the run met."),
+    ] = False
+    gif: Annotated[
+        bool, _flag("--gif", "Write a film of the trained policy, too, beside the picture.")
     ] = False
     json: _Json = False
 
@@ -281,7 +296,7 @@ class SuiteOptions:
     tasks: Annotated[str | None, Option(help="Run only these tasks, such as snn,int8.")] = None
     methods: Annotated[str | None, Option(help="Run only these methods.")] = None
     match: Annotated[
-        str | None, Option(help="Run only what is matched by steps, evals or time.")
+        str | None, Option(help="Run only what is matched by steps, evals, time or interactions.")
     ] = None
 
 

@@ -16,12 +16,14 @@ from hardstep.cli.options import TrainOptions
 from hardstep.cli.output import print
 from hardstep.cli.results import RESULT, read_result, write_result
 from hardstep.data import Batches, DataSet
-from hardstep.errors import CheckpointError
+from hardstep.errors import CheckpointError, ConfigError
 from hardstep.optim import PolyStep
 from hardstep.optim.settings import describe
-from hardstep.tasks import Task
+from hardstep.rl.agent import Agent
+from hardstep.tasks import Task, stop_at_goal
 from hardstep.tasks.dry_run import try_model
 from hardstep.tasks.files import is_address, run_name
+from hardstep.tasks.policies import FIRST_TEST, is_policy, name_policy
 from hardstep.training import (
     ACCURACY,
     INTERRUPTED,
@@ -35,12 +37,17 @@ from hardstep.training import (
 )
 from hardstep.training.logs import read_log
 
-LOG, PICTURE = "log.jsonl", "picture.png"
+LOG, PICTURE, FILM = "log.jsonl", "picture.png", "film.gif"
 
 
 def run_train(options: TrainOptions) -> int:
     """Train, score, draw, report; returns the exit code."""
-    task = tasks.find(options.task, options.data)
+    name = options.task
+    if options.gif and not is_policy(name):
+        raise ConfigError(f"--gif films a policy, and {name} trains none; leave it out")
+    if options.precision != "float":
+        name = name_policy(name, options.precision)
+    task = tasks.find(name, options.data)
     folder = choose_folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
@@ -69,11 +76,12 @@ def run_train(options: TrainOptions) -> int:
                 Batches(dataset.valid, task.batch_size, options.seed, shuffle=False),
                 task.metric,
                 every=task.validation_interval(steps, dataset.valid),
+                selects=task.selects,
             ),
             loss_fn=task.loss_fn,
             optimizer=optimizer,
             steps=steps,
-            callbacks=(ProgressBar(), JsonlLog(folder / LOG)),
+            callbacks=(ProgressBar(), JsonlLog(folder / LOG), *stop_at_goal(task)),
             checkpoint=Checkpoint(folder / CHECKPOINT, meta=meta),
             resume=options.resume,
         )
@@ -81,7 +89,7 @@ def run_train(options: TrainOptions) -> int:
         return _report_interruption(task, outcome, folder, meta)
     result = _score(task, dataset, model, outcome, meta)
     write_result(folder, result)
-    _draw(task, dataset, model, folder, result)
+    _draw(task, dataset, model, folder, result, options.gif)
     if options.coverage:
         print(optimizer.coverage(), file=sys.stderr)
     return _report(task, result, folder, options)
@@ -143,14 +151,17 @@ def _score(
 ) -> dict[str, Any]:
     test = dataset.open_test()
     score = task.score(model, test)
-    assert outcome.best is not None
+    chosen = outcome.best if task.selects else outcome.history[-1]
+    assert chosen is not None
+    played = {"return": score, "interactions": outcome.interactions} if outcome.interactions else {}
     return {
         **meta,
         **({} if task.metric == ACCURACY else {"metric": task.metric.describe()}),
         task.key("test"): score,
         "test_examples": len(test),
-        task.key("valid"): outcome.best.value,
-        "selected_step": outcome.best.step,
+        task.key("valid"): chosen.value,
+        "selected_step": chosen.step,
+        **played,
         "evaluations": outcome.evaluations,
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
@@ -158,7 +169,14 @@ def _score(
     }
 
 
-def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[str, Any]) -> None:
+def _draw(
+    task: Task,
+    dataset: DataSet,
+    model: Any,
+    folder: Path,
+    result: dict[str, Any],
+    with_gif: bool = False,
+) -> None:
     try:
         from hardstep.tasks.plots import draw
     except ImportError:
@@ -168,7 +186,38 @@ def _draw(task: Task, dataset: DataSet, model: Any, folder: Path, result: dict[s
         print(f"no picture: {folder / LOG} is missing", file=sys.stderr)
         return
     log = [line.row for line in read_log(folder / LOG)]
+    if isinstance(model, Agent):
+        _draw_policy(task, model, folder, log, result, with_gif)
+        return
     draw(folder / PICTURE, task, model, dataset.valid, log, result)
+
+
+def _draw_policy(
+    task: Task,
+    agent: Agent,
+    folder: Path,
+    log: list[dict[str, Any]],
+    result: dict[str, Any],
+    with_gif: bool,
+) -> None:
+    """The learning curve over interactions, and an episode of the trained policy."""
+    from hardstep.rl.film import record, write_gif
+    from hardstep.rl.plots import draw_policy
+
+    film = None
+    try:
+        film = record(agent.environment.name, agent.policy, FIRST_TEST)
+    except ConfigError as error:
+        print(f"no film: {error}", file=sys.stderr)
+    title = f"{task.title} — return {result['return']:.4g} in {result['test_examples']} episodes"
+    told = {name: value for name, value in result.items() if name != "selected_step"}  # the last
+    draw_policy(folder / PICTURE, title, log, told, film)
+    if not with_gif or film is None:
+        return
+    if film.frames is None:
+        print(f"no film: {film.environment} cannot be drawn here", file=sys.stderr)
+    else:
+        write_gif(folder / FILM, film)
 
 
 def _draw_again(task: Task, saved: Mapping[str, Any], folder: Path, result: dict[str, Any]) -> None:
@@ -179,9 +228,10 @@ def _draw_again(task: Task, saved: Mapping[str, Any], folder: Path, result: dict
 
 
 def _report_interruption(task: Task, outcome: FitResult, folder: Path, meta: dict[str, Any]) -> int:
-    best = outcome.best
+    best = outcome.best or (outcome.history[-1] if outcome.history else None)
+    which = "best" if task.selects else "last"
     known = (
-        f"best validation {task.metric.format(best.value)} at step {best.step}"
+        f"{which} validation {task.metric.format(best.value)} at step {best.step}"
         if best
         else "no score"
     )
@@ -194,13 +244,15 @@ def _report_interruption(task: Task, outcome: FitResult, folder: Path, meta: dic
 
 
 def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOptions) -> int:
-    files = {"checkpoint": CHECKPOINT, "log": LOG, "picture": PICTURE}
+    files = {"checkpoint": CHECKPOINT, "log": LOG, "picture": PICTURE, "film": FILM}
     paths = {name: str(folder / file) for name, file in files.items() if (folder / file).exists()}
     if options.json:
         print(json.dumps(result | paths))
         return 0
     minutes, seconds = divmod(round(result["seconds"]), 60)
     test, valid = (result[task.key(part)] for part in ("test", "valid"))
+    if "interactions" in result:
+        return _print_rows(_describe_play(task, result, paths, folder))
     num = f"{result['test_examples']:,}"
     if task.metric == ACCURACY:
         num = f"{round(test * result['test_examples']):,} of {num}"
@@ -214,6 +266,29 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         "score again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
+    return _print_rows(rows)
+
+
+def _describe_play(
+    task: Task, result: dict[str, Any], paths: dict[str, str], folder: Path
+) -> dict[str, str]:
+    """What is told of a policy's run."""
+    minutes, seconds = divmod(round(result["seconds"]), 60)
+    count = result["interactions"]
+    return {
+        "return": f"{result['return']:.4g}  (mean of {result['test_examples']} episodes with seeds "
+        "that training did not use)",
+        "interactions": f"{count:,} in {minutes} min {seconds} s "
+        f"({count / result['seconds']:,.0f}/s)",
+        "stopped": f"{result['stopped']}, after {result['selected_step']} steps and "
+        f"{result['evaluations']:,} evaluations",
+        **paths,
+        "play again": format_evaluate(folder / CHECKPOINT, task.name),
+        "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
+    }
+
+
+def _print_rows(rows: dict[str, str]) -> int:
     width = 1 + max(map(len, rows))
     for name, text in rows.items():
         print(f"{name:<{width}}{text}")

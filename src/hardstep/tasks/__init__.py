@@ -4,7 +4,9 @@ from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.tasks import files
 from hardstep.tasks.builtin import BY_DATA
-from hardstep.tasks.task import Task
+from hardstep.tasks.policies import DATA as POLICIES
+from hardstep.tasks.policies import NAMES, STEMS, find_policy, is_policy
+from hardstep.tasks.task import Task, stop_at_goal
 
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
 DEFAULT_DATA = "digits"  # of commands
@@ -23,6 +25,13 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
     Raises:
         ConfigError: There is none, and the message says what there is; or the file is at fault.
     """
+    if is_policy(name):
+        if data not in (DEFAULT_DATA, POLICIES):
+            raise ConfigError(
+                f"{name} plays an environment, so data {data!r} cannot be chosen for it; leave "
+                "--data out"
+            )
+        return find_policy(name)
     if files.is_address(name):
         task = files.load(name)
         if data not in (DEFAULT_DATA, task.data_name):
@@ -33,7 +42,8 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
         return task
     check_name(data, sorted(BY_DATA), "data set")
     name = OTHER_NAMES.get(name, name)
-    check_name(name, sorted(set().union(*BY_DATA.values())), "task")
+    known = sorted({*set().union(*BY_DATA.values()), *STEMS})
+    check_name(name, known, "task")
     if name not in BY_DATA[data]:
         others = " or ".join(other for other, tasks in BY_DATA.items() if name in tasks)
         raise ConfigError(
@@ -43,4 +53,4 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
     return BY_DATA[data][name]
 
 
-__all__ = ["BY_DATA", "OTHER_NAMES", "Task", "find"]
+__all__ = ["BY_DATA", "NAMES", "OTHER_NAMES", "Task", "find", "stop_at_goal"]

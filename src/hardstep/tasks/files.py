@@ -43,7 +43,9 @@ _EXPECTED: dict[type, str] = {
 
 def is_address(text: str) -> bool:
     """Whether it names a file rather than a task of ours."""
-    return text.endswith(".py") or any(mark in text for mark in ":/\\")
+    return not text.startswith("gym:") and (
+        text.endswith(".py") or any(mark in text for mark in ":/\\")
+    )
 
 
 def load(address: str) -> Task:

@@ -12,7 +12,7 @@ from hardstep.data import Batches, DataSet, Split
 from hardstep.errors import ConfigError
 from hardstep.optim import Settings
 from hardstep.optim.presets import general
-from hardstep.training import ACCURACY, Metric, mean_score
+from hardstep.training import ACCURACY, Callback, Goal, Metric, mean_score
 
 SCORE_BATCH = 1000  # examples per forward pass when scoring
 VALIDATIONS = 40  # per run, about
@@ -41,6 +41,10 @@ class Task:
         metric: What is reported and selected on.
         twin: A new smooth twin of the model, for methods that need gradients.
         data_name: What the data are called in records.
+        selects: Whether validation selects the weights; else the last ones are the result, and
+            validation only shows how the run goes.
+        goal: A loss at which nothing is left to learn; a run that has it for three steps in a row
+            is over.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Task:
     metric: Metric = ACCURACY
     twin: Callable[[], nn.Module] | None = None
     data_name: str = "own"
+    selects: bool = True
+    goal: float | None = None
 
     def __post_init__(self) -> None:
         for field in CALLS:
@@ -79,6 +85,11 @@ class Task:
     def key(self, part: str) -> str:
         """What the score of a part is called in results: `test_accuracy`, `valid_mse`."""
         return f"{part}_{self.metric.name.replace(' ', '_')}"
+
+
+def stop_at_goal(task: Task) -> list[Callback]:
+    """What ends a run of a task that has a goal, once it is there."""
+    return [] if task.goal is None else [Goal(task.goal)]
 
 
 def _check_function(task: str, field: str, value: Any) -> None:

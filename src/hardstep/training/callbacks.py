@@ -62,6 +62,27 @@ class EarlyStopping(Callback):
             run.stop(f"no improvement in {since} validations")
 
 
+@dataclass
+class Goal(Callback):
+    """Stop when the losses of `steps` steps in a row were at most `loss`: nothing is left to learn.
+
+    A step's loss is an average over its probes, so the weights between them are good as well.
+    """
+
+    loss: float
+    steps: int = 3
+
+    def __post_init__(self) -> None:
+        check_count("Goal: steps", self.steps)
+
+    def on_step(self, run: Run, report: StepReport) -> None:
+        """Count steps at the goal."""
+        margin = 1e-9 * abs(self.loss)  # equal losses weighted by a plan, up to rounding
+        run.steps_at_goal = run.steps_at_goal + 1 if report.loss <= self.loss + margin else 0
+        if run.steps_at_goal >= self.steps:
+            run.stop("goal reached")
+
+
 class JsonlLog(Callback):
     """One JSON object per step and per validation, a line each.
 
@@ -122,6 +143,8 @@ class JsonlLog(Callback):
     def on_step(self, run: Run, report: StepReport) -> None:
         """The step's report; `step` counts steps taken."""
         row = asdict(report) | {"step": run.step, "total_evaluations": run.optimizer.evaluations}
+        if run.interactions:
+            row["interactions"] = run.interactions
         self._write(run, {"event": "step", "elapsed": run.seconds, **row})
 
     def on_validation(self, run: Run, score: Score) -> None:
@@ -288,12 +311,14 @@ class ProgressBar(Callback):
         self.line = LiveLine(stream)
         self._validation = "–"
         self._evaluations = 0
+        self._interactions = 0
         self._seconds = 0.0
 
     def on_start(self, run: Run) -> None:
         """Show the bar."""
         self._evaluations, self._seconds = run.optimizer.evaluations, run.seconds
-        if run.best is not None:
+        self._interactions = run.interactions
+        if run.history:
             self._validation = self._format(run, run.history[-1])
         self.line.start(run.total_steps or None, run.step)
 
@@ -303,6 +328,12 @@ class ProgressBar(Callback):
         rate = (run.optimizer.evaluations - self._evaluations) / spent
         path = getattr(run.optimizer.evaluator, "path", "")
         numbers = f"loss {report.loss:.3f}  valid {self._validation}  {rate:,.0f} evals/s  {path}"
+        if run.interactions:  # what a simulator's steps cost is what counts there
+            per_second = (run.interactions - self._interactions) / spent
+            numbers = (
+                f"return {-report.loss:.4g}  valid {self._validation}  "
+                f"{run.interactions:,} interactions  {per_second:,.0f}/s"
+            )
         self.line.show(run.step, run.total_steps, numbers)
 
     def on_validation(self, run: Run, score: Score) -> None:

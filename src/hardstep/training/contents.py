@@ -21,10 +21,12 @@ def _is_weights(value: Any) -> bool:
 
 
 def _is_score(value: Any) -> bool:
-    """Step, value (NaN if it was), evaluations, seconds and, since 0.2, CPU seconds."""
-    if not isinstance(value, list) or len(value) not in (4, 5):
+    """Step, value (NaN if it was), evaluations, seconds; later CPU seconds and interactions."""
+    if not isinstance(value, list) or len(value) not in (4, 5, 6):
         return False
-    step, score, evaluations, *times = value
+    if len(value) == 6 and not is_count(value[5]):
+        return False
+    step, score, evaluations, *times = value[:5]
     counts = is_count(step) and is_count(evaluations)
     return counts and is_float(score) and all(map(_is_time, times))
 
@@ -45,7 +47,7 @@ PARTS = {
     "best": Part(lambda value: value is None or _is_score(value), "a validation or None"),
     "history": Part(
         lambda value: isinstance(value, list) and all(map(_is_score, value)),
-        "a list of validations [step, value, evaluations, seconds, CPU seconds]",
+        "a list of validations [step, value, evaluations, seconds, CPU seconds, interactions]",
     ),
     "epoch": Part(is_count, _COUNT),
     "batch": Part(is_count, _COUNT),
@@ -54,6 +56,8 @@ PARTS = {
     "total_steps": Part(is_count, _COUNT, is_needed=False),
     "sighted": Part(lambda value: isinstance(value, bool), "true or false", is_needed=False),
     "blind_steps": Part(is_count, _COUNT, is_needed=False),
+    "interactions": Part(is_count, _COUNT, is_needed=False),
+    "steps_at_goal": Part(is_count, _COUNT, is_needed=False),
     "stream": Part(_is_named, "a dict with names", is_needed=False),
     "meta": Part(_is_named, "a dict with names", is_needed=False),
 }

@@ -44,11 +44,14 @@ class Validation:
         batches: Iterated at each validation.
         metric: What to measure; the training loss if left out.
         every: Steps between validations; once per epoch if left out.
+        selects: Whether the best weights are the result; else validations are only shown, and the
+            last weights are.
     """
 
     batches: Iterable[Any]
     metric: Metric | None = None
     every: int | None = None
+    selects: bool = True
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -71,6 +74,7 @@ class FitResult:
     best: Score | None
     history: list[Score]
     stopped: str  # "finished", "interrupted", or why it stopped early
+    interactions: int = 0  # with a simulator, if the model plays one
 
 
 def fit(
@@ -123,7 +127,8 @@ def fit(
     if optimizer is not None:
         _check_optimizer(optimizer, model)
     opt = optimizer or PolyStep(model, presets.general(total) if total else None)
-    watching = _check_callbacks(callbacks, validated=validation is not None)
+    selects = validation is not None and validation.selects
+    watching = _check_callbacks(callbacks, validated=selects)
     stream = Stream(train, opt.seed)
     run = Run(model, opt, validation.metric if validation else None, total)
     run.stream = stream.identity()
@@ -133,6 +138,7 @@ def fit(
         if target is None:
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
         run.load_state_dict(checkpoints.load(target.path))
+    run.selects = selects
     session = _Session(run, loss_fn, validation, watching, target)
     silent = Callback.on_message
     run.listeners = [one.on_message for one in watching if type(one).on_message is not silent]
@@ -140,7 +146,13 @@ def fit(
         session.go(stream, limits)
     run.select_best()
     return FitResult(
-        run.step, opt.evaluations, run.seconds, run.best, list(run.history), run.stopped
+        run.step,
+        opt.evaluations,
+        run.seconds,
+        run.best,
+        list(run.history),
+        run.stopped,
+        run.interactions,
     )
 
 

@@ -131,6 +131,7 @@ class Score:
     evaluations: int
     seconds: float
     cpu_seconds: float = 0.0  # of this process, all threads
+    interactions: int = 0  # with a simulator, by candidates; 0 where the model plays none
 
 
 @dataclass
@@ -147,6 +148,8 @@ class Run:
     best: Score | None = None
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     stopped: str = ""  # why, once it has
+    steps_at_goal: int = 0  # in a row, the last one included
+    selects: bool = True  # whether the best weights are kept as the result
     has_finite_loss: bool = False  # whether a step has had one
     nonfinite_steps: int = 0  # steps without one
     stream: dict[str, Any] = field(default_factory=dict)  # what identifies the batches
@@ -171,6 +174,11 @@ class Run:
         """CPU time spent by this process, earlier sessions included."""
         return self.cpu_before + time.process_time() - self.cpu_started
 
+    @property
+    def interactions(self) -> int:
+        """Steps of a simulator that training has taken, earlier sessions included."""
+        return int(getattr(self.model, "interactions", 0))
+
     def stop(self, reason: str) -> None:
         """End the run after this step."""
         self.stopped = self.stopped or reason
@@ -188,11 +196,11 @@ class Run:
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def record(self, value: float) -> Score:
-        """Take in a validation; the weights are kept if it is the best so far."""
+        """Take in a validation; if validation selects, the weights of the best one are kept."""
         spent = (self.optimizer.evaluations, self.seconds, self.cpu_seconds)
-        score = Score(self.step, value, *spent)
+        score = Score(self.step, value, *spent, self.interactions)
         self.history.append(score)
-        if self.best is None or self._better(value, self.best.value):
+        if self.selects and (self.best is None or self._better(value, self.best.value)):
             self.best = score
             self.best_weights = copy_state(self.model.state_dict())
         return score
@@ -264,6 +272,8 @@ class Run:
             "sighted": self.has_finite_loss,
             "blind_steps": self.nonfinite_steps,
             "stream": self.stream,
+            "interactions": self.interactions,
+            "steps_at_goal": self.steps_at_goal,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -291,6 +301,9 @@ class Run:
         # Neither is in older checkpoints, whose runs are not refused for it.
         self.has_finite_loss = bool(saved.get("sighted", True))
         self.nonfinite_steps = int(saved.get("blind_steps", 0))
+        self.steps_at_goal = int(saved.get("steps_at_goal", 0))
+        if hasattr(self.model, "interactions"):
+            self.model.interactions = int(saved.get("interactions", 0))  # type: ignore[assignment]
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
 
 

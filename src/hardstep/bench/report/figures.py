@@ -36,7 +36,10 @@ def best_so_far(run: Record) -> dict[str, list[float]]:
     if best is not None and kept[-1] != len(curve["value"]) - 1:
         kept.append(len(curve["value"]) - 1)
         values.append(values[-1])
-    points = {name: [_short(curve[name][index]) for index in kept] for name in X_AXES}
+    points = {
+        name: [_short(curve[name][index]) for index in kept] if name in curve else []
+        for name in X_AXES
+    }
     return {"value": [_short(value) for value in values], **points}
 
 

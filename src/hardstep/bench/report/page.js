@@ -102,7 +102,7 @@ function draw(chart, width) {
   const svg = make("svg", { viewBox, role: "img", "aria-label": label }, ...axes(spec, place));
   svg.dataset.axis = axis;
   // Backwards, so that the reference is drawn over the others.
-  chart.lines = [...spec.runs].sort((one, other) => other.series - one.series).map((run) => {
+  chart.lines = [...spec.runs].filter((run) => run[axis].length).sort((one, other) => other.series - one.series).map((run) => {
     const xs = run[axis].map(place.toX);
     const ys = run.value.map(place.toY);
     const path = make("path", { d: staircase(xs, ys), class: `curve ${look(run.series)}` });

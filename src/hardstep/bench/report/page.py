@@ -8,7 +8,7 @@ from itertools import groupby
 
 from hardstep import __version__
 from hardstep._pages import Markup, element, embed_json, html_page, join
-from hardstep.bench.axes import AXES
+from hardstep.bench.axes import AXES, axes_of
 from hardstep.bench.report.figures import chart_frame, charts, study_figure
 from hardstep.bench.report.overview import legend, overview_table, overviews
 from hardstep.bench.report.sources import source_sections
@@ -109,7 +109,8 @@ def _verdicts(summary: Summary) -> list[Markup]:
         f"seed; all else is a tie. {count(comparisons)} comparisons were made; p-values are not "
         "corrected for that.",
     )
-    tables = [verdict_table(summary, axis) for axis in AXES]
+    shown = axes_of(run for table in summary.tables for run in table.runs)
+    tables = [verdict_table(summary, axis) for axis in shown]
     scores = [overview_table(overview) for overview in overviews(summary)]
     note = [element("p", legend(summary.reference), class_="note")] if scores else []
     return [element("p", explanation), element("div", *tables, class_="tallies"), *scores, *note]
@@ -149,7 +150,7 @@ def _curves(summary: Summary) -> list[Markup]:
             data_axis=axis.field,
             aria_pressed="true" if name == FIRST_AXIS else "false",
         )
-        for name, axis in AXES.items()
+        for name, axis in axes_of(run for t in summary.tables for run in t.runs).items()
     ]
     bar = element(
         "div",

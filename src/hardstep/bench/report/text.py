@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from hardstep._text import to_line
+from hardstep.bench.axes import PLAYED, axes_of
 from hardstep.bench.records import Record, score_of
 from hardstep.bench.summary import Table, metric_of
 from hardstep.training import Metric
@@ -27,7 +28,9 @@ def write_table(table: Table) -> str:
     widest = max(len(cell) for cell in ["valid" + unit, *(cell for both in cells for cell in both)])
     score = max(16, 2 + widest)
     head = f"{'method':<{wide}}{'test' + unit:>{score}}{'valid' + unit:>{score}}{'steps':>10}"
-    lines = [f"at equal {table.budget.title}", f"{head}{'evaluations':>14}{'s':>9}"]
+    played = PLAYED in axes_of(table.runs)
+    last = f"{PLAYED:>15}" if played else ""
+    lines = [f"at equal {table.budget.title}", f"{head}{'evaluations':>14}{'s':>9}{last}"]
     for row, label, both in zip(table.rows, labels, cells, strict=True):
         steps, evaluations, seconds = (
             math.nan if (cost := row.cost(name)) is None else cost
@@ -35,7 +38,8 @@ def write_table(table: Table) -> str:
         )
         scores = "".join(f"{text:>{score}}" for text in both)
         costs = f"{steps:>10,.0f}{evaluations:>14,.0f}{seconds:>9.1f}"
-        lines.append(f"{label:<{wide}}{scores}{costs}")
+        count = f"{row.cost(PLAYED) or math.nan:>15,.0f}" if played else ""
+        lines.append(f"{label:<{wide}}{scores}{costs}{count}")
     return "\n".join(lines)
 
 
