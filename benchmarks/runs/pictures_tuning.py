@@ -20,13 +20,33 @@ from hardstep._files import provenance
 from hardstep._pages import markdown_table
 from hardstep.data import Batches
 from hardstep.optim import PolyStep
-from hardstep.optim.settings import describe
+from hardstep.optim.settings import Settings, describe
+from hardstep.solvers import Blockwise, RowSoftmax, Standardized
 from hardstep.training import Validation, fit
 
 RECORDS = Path(__file__).parents[1] / "results" / "pictures-tuning.jsonl"
 SEED, POINTS = 7, 4
 POOLED = "; with pooling in place of strides, sums not scaled"  # as `bcnn` was at first
-PRESETS = {"general": presets.general, "wide": presets.wide, "warm": presets.warm}
+
+
+def even(steps: int, temperature: float = 1.0, **options: Any) -> Settings:
+    """`presets.warm` with the differences of all losses in units of their spread."""
+    settings = presets.warm(steps, temperature=temperature, decay=0.0, **options)
+    return settings.changed(solver=Standardized(RowSoftmax()))
+
+
+def layers(steps: int, **options: Any) -> Settings:
+    """`even`, every parameter tensor by itself."""
+    return even(steps, **options).changed(solver=Blockwise(Standardized(RowSoftmax())))
+
+
+PRESETS = {
+    "general": presets.general,
+    "wide": presets.wide,
+    "warm": presets.warm,
+    "even": even,
+    "layers": layers,
+}
 
 
 def configure(task: str, steps: int, batch: int, preset: str, **options: Any) -> dict[str, Any]:
@@ -106,6 +126,60 @@ CONFIGURATIONS = (
         "warm",
         rank=4,
         step_radius=0.3,
+        probe_radius=1.0,
+        temperature=0.02,
+        decay=0.0,
+    ),
+    *(
+        configure(
+            "bcnn",
+            500,
+            128,
+            "warm",
+            rank=2,
+            step_radius=step,
+            probe_radius=1.0,
+            temperature=heat,
+            decay=0.0,
+        )
+        for step, heat in ((0.1, 0.02), (0.1, 0.005), (0.3, 0.06))
+    ),
+    *(
+        configure("bcnn", 250, 128, "even", rank=2, step_radius=step, probe_radius=1.0)
+        for step in (0.05, 0.02)
+    ),
+    configure("bcnn", 250, 128, "layers", rank=2, step_radius=0.03, probe_radius=1.0),
+    configure(
+        "bcnn",
+        500,
+        128,
+        "warm",
+        rank=1,
+        step_radius=0.1,
+        probe_radius=1.0,
+        temperature=0.02,
+        decay=0.0,
+    ),
+    configure(
+        "bcnn",
+        500,
+        64,
+        "warm",
+        rank=2,
+        step_radius=0.1,
+        probe_radius=1.0,
+        temperature=0.02,
+        decay=0.0,
+    ),
+    configure("bcnn", 250, 128, "layers", rank=2, step_radius=0.06, probe_radius=1.0),
+    configure("bcnn", 1000, 128, "layers", rank=2, step_radius=0.06, probe_radius=1.0),
+    configure(
+        "bcnn",
+        250,
+        128,
+        "warm",
+        rank=4,
+        step_radius=0.1,
         probe_radius=1.0,
         temperature=0.02,
         decay=0.0,

@@ -23,7 +23,9 @@ from hardstep.data import (
     mnist,
     mnist_and_fashion,
 )
+from hardstep.optim import Settings
 from hardstep.optim.presets import general, warm, wide
+from hardstep.solvers import Blockwise, RowSoftmax, Standardized
 from hardstep.tasks.architectures import Images, image_task
 from hardstep.tasks.task import Task
 
@@ -46,14 +48,23 @@ _STEPS_WITH_FASHION = 30 * 211  # epochs of 108,000 images
 _steep = partial(warm, rank=4, step_radius=0.6, probe_radius=2.0, decay=0.0)
 _slow = partial(warm, rank=4, decay=1e-4)  # twice the steps, and twenty classes to fit
 _spiking = partial(general, rank=2, step_radius=0.12, probe_radius=2.0, redraw=10)
-_signs = partial(warm, rank=2, temperature=0.02, decay=0.0)
+
+
+def _signs(steps: int) -> Settings:
+    """Warm steps with the losses of every tensor in units of their own spread.
+
+    A channel of many changes the loss of a network of signs much less than an output does; with one
+    temperature for both, one would rest or the other wander.
+    """
+    settings = warm(steps, rank=2, step_radius=0.06, temperature=1.0, decay=0.0)
+    return settings.changed(solver=Blockwise(Standardized(RowSoftmax())))
 
 
 def _convolutional(images: Images) -> tuple[Task, Task]:
     """Networks that the paper does not have; a step costs much, so batches are small."""
     return (
         image_task("csnn", images, 64, _spiking, steps=500, batch_size=64),
-        image_task("bcnn", images, 64, _signs, steps=1_000, batch_size=128),
+        image_task("bcnn", images, 64, _signs, steps=2_000, batch_size=128),
     )
 
 
