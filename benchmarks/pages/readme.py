@@ -78,7 +78,7 @@ def _plain(row: Row | None) -> str:
 def digits(summary: Summary) -> str:
     """PolyStep, the best method without gradients and Adam, at three things equal."""
     head = ["task"]
-    for axis in AXES.values():
+    for axis in list(AXES.values())[:3]:  # digits play no simulator
         head += [
             f"equal {axis.title.removeprefix('wall-clock ')}: **PolyStep**",
             "best baseline",
@@ -87,7 +87,7 @@ def digits(summary: Summary) -> str:
     lines = []
     for task in TASKS:
         line = [f"`{task}`"]
-        for axis in AXES:
+        for axis in list(AXES)[:3]:
             line += _three(_only(summary, task, "digits", axis))
         lines.append(line)
     return markdown_table(head, lines)
@@ -104,7 +104,7 @@ def _three(table: Table) -> list[str]:
 def tally(summary: Summary) -> str:
     """Wins, ties and losses on digits, baselines apart from Adam."""
     lines = []
-    for name, axis in AXES.items():
+    for name, axis in list(AXES.items())[:3]:
         mine = [t for t in summary.tables if t.data == "digits" and t.budget.axis == name]
         rows = [row for table in mine for row in table.rows if row.against]
         without = [row for row in rows if row.method != WITH_GRADIENTS]

@@ -8,7 +8,7 @@ protocol and a table of its own.
 
 from pathlib import Path
 
-from benchmarks.pages import costs, edges, fuzz, marked, pictures, readme, scarce
+from benchmarks.pages import costs, edges, fuzz, marked, pictures, policies, readme, scarce
 from benchmarks.runs import ladder, spiking_libraries, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
@@ -24,6 +24,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "fuzz.md",
     ROOT / "docs" / "lab" / "gallery.md",
     ROOT / "docs" / "lab" / "pictures.md",
+    ROOT / "docs" / "lab" / "policies.md",
     ROOT / "docs" / "lab" / "spiking-libraries.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
@@ -56,6 +57,7 @@ def pages() -> dict[Path, str]:
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
     made["pictures"] = pictures.table()
+    made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= spiking_libraries.tables()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}

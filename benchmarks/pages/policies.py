@@ -1,0 +1,94 @@
+"""Policies, from records: normalized returns and interactions of every method."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from hardstep._pages import markdown_table
+from hardstep.bench.records import Record, load
+
+RECORDS = Path(__file__).parents[1] / "results" / "rl.jsonl"
+CELLS = {
+    f"{stem}{suffix}": f"{name} {words}"
+    for stem, name in (("cartpole", "CartPole"), ("acrobot", "Acrobot"))
+    for suffix, words in (("", "float"), ("-int8", "INT8"), ("-binary", "binary"))
+}
+ANCHORS = {"cartpole": (22.0, 500.0), "acrobot": (-500.0, -80.0)}  # normalized 0 and 1
+PAPER = {  # printed: normalized return, million interactions
+    "PolyStep, printed in the paper": (
+        (1.000, 417), (1.000, 208), (1.000, 202), (0.996, 29), (0.995, 28), (1.000, 32)),
+    "OpenAI-ES, printed in the paper": (
+        (0.645, 51), (0.942, 51), (0.337, 51), (0.980, 51), (0.957, 51), (0.755, 51)),
+    "PPO, printed in the paper": (
+        (1.000, 1), (0.033, 1), (0.000, 1), (0.995, 1), (0.186, 1), (0.144, 1)),
+    "DQN, printed in the paper": (
+        (0.283, 1), (0.015, 1), (0.007, 1), (0.355, 1), (0.000, 1), (0.000, 1)),
+}  # fmt: skip
+NAMES = {
+    "polystep": "PolyStep",
+    "openai-es": "OpenAI-ES",
+    "cma-es": "CMA-ES",
+    "ppo": "PPO",
+    "ppo-ste": "PPO, straight-through estimator",
+    "dqn": "DQN",
+    "ars": "ARS, linear",
+    "ars-mlp": "ARS, 16 units",
+}
+
+
+def normalize(task: str, value: float) -> float:
+    """A mean return between the anchors of its environment, clipped to 0 and 1."""
+    low, high = ANCHORS[task.partition("-")[0]]
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def _line(record: Record) -> str:
+    budget = record["budget"]
+    amount = budget["amount"]
+    if record.get("variant") == "paper":
+        return "PolyStep, the paper's settings, 200 steps"
+    name = NAMES[record["method"]]
+    if budget["axis"] == "interactions":
+        return f"{name}, {amount / 1e6:g} million interactions"
+    return (
+        f"{name}, own steps" if record["method"] == "polystep" else f"{name}, {amount:,.0f} steps"
+    )
+
+
+def _cell(task: str, runs: Sequence[Record]) -> str:
+    if not runs:
+        return "–"
+    scores = [normalize(task, float(run["test"])) for run in runs]
+    spread = f" ± {stdev(scores):.3f}" if len(scores) > 1 else ""
+    millions = fmean(run["interactions"] for run in runs) / 1e6
+    seeds = "" if len(scores) == 5 else f", {len(scores)} seed{'s' if len(scores) > 1 else ''}"
+    return f"{fmean(scores):.3f}{spread} ({millions:.2f} M{seeds})"
+
+
+def table() -> str:
+    """A line per method and budget, a column per cell; in brackets, million interactions."""
+    found: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in load(RECORDS).records:
+        if record["task"] in CELLS and not record.get("stage") and "test" in record:
+            found[_line(record)][record["task"]].append(record)
+    lines = [
+        [name, *(_cell(task, cells[task]) for task in CELLS)]
+        for name, cells in sorted(found.items(), key=lambda item: not item[0].startswith("Poly"))
+    ]
+    lines += [
+        [name, *(f"{score:.3f} ({millions} M)" for score, millions in cells)]
+        for name, cells in PAPER.items()
+    ]
+    return markdown_table(["method", *CELLS.values()], lines)
+
+
+def worst() -> str:
+    """The lowest normalized return of any seed of PolyStep with its own steps, by cell."""
+    runs = [r for r in load(RECORDS).records if r["task"] in CELLS and "test" in r]
+    own = [r for r in runs if _line(r) == "PolyStep, own steps"]
+    lows = {
+        words: [normalize(task, float(r["test"])) for r in own if r["task"] == task]
+        for task, words in CELLS.items()
+    }
+    return ", ".join(f"{words} {min(low):.3f}" for words, low in lows.items() if low)
