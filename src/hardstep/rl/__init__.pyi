@@ -1,4 +1,3 @@
-
 from .agent import Agent, Rollouts, minus_return
 from .compiled import Classic
 from .environments import Environment, Episodes
