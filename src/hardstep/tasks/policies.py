@@ -61,16 +61,11 @@ class _Played:
     episodes: int = EPISODES
 
 
-def _mujoco(name: str) -> Environment:
+def _open(name: str) -> Environment:
+    """Through MuJoCo's batch where it can, else through gymnasium."""
     from hardstep.rl.mujoco import open_mujoco
 
     return open_mujoco(name)
-
-
-def _gym(name: str) -> Environment:
-    from hardstep.rl.gym import Gym
-
-    return Gym(name)
 
 
 # A thousand steps from nearly one start: a second episode would tell little.
@@ -80,8 +75,8 @@ _ENVIRONMENTS = {
     "acrobot": _Played(partial(Classic, "Acrobot-v1"), "swing a two-link arm up", 450),
     "mountaincar": _Played(partial(Classic, "MountainCar-v0"), "drive out of a valley", 150),
     "pendulum": _Played(partial(Classic, "Pendulum-v1"), "swing a pendulum up", 300),
-    "swimmer": _CONTROL(partial(_mujoco, "Swimmer-v5"), "make a three-link swimmer swim", 115),
-    "hopper": _CONTROL(partial(_mujoco, "Hopper-v5"), "make a one-legged robot hop", 400),
+    "swimmer": _CONTROL(partial(_open, "Swimmer-v5"), "make a three-link swimmer swim", 115),
+    "hopper": _CONTROL(partial(_open, "Hopper-v5"), "make a one-legged robot hop", 400),
 }
 STEMS = tuple(_ENVIRONMENTS)
 NAMES = tuple(
@@ -119,7 +114,7 @@ def find_policy(name: str) -> Task:
         identifier, _, precision = name.removeprefix("gym:").partition(":")
         precision = precision or "float"
         check_name(precision, PRECISIONS, "precision")
-        played = _Played(partial(_gym, identifier), identifier, 200)
+        played = _Played(partial(_open, identifier), identifier, 200)
     else:
         stem, _, precision = name.partition("-")
         precision, played = precision or "float", _ENVIRONMENTS[stem]
