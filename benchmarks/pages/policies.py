@@ -1,5 +1,6 @@
 """Policies, from records: normalized returns and interactions of every method."""
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from hardstep.bench.records import Record, load
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECORDS, BODIES = RESULTS / "rl.jsonl", RESULTS / "mujoco.jsonl"
+THROUGHPUT = RESULTS / "rl-throughput.jsonl"
 CELLS = {
     f"{stem}{suffix}": f"{name} {words}"
     for stem, name in (("cartpole", "CartPole"), ("acrobot", "Acrobot"))
@@ -122,4 +124,13 @@ def bodies() -> str:
             each = ", ".join(f"{value:,.0f}" for value in returns)
             lines.append([body, policy, f"{fmean(returns):,.0f}", each, f"{millions:.2f}"])
     head = ["body", "policy", "return, mean", "each seed", "million interactions"]
+    return markdown_table(head, lines)
+
+
+def throughput() -> str:
+    """Interactions per second of one core."""
+    rows = [json.loads(line) for line in THROUGHPUT.read_text().splitlines()]
+    names = ["steps per second of processor time", "gymnasium", "stable-baselines3"]
+    lines = [[row["environment"], *(f"{row[name]:,.0f}" for name in names)] for row in rows]
+    head = ["environment", "compiled", "gymnasium, no policy", "stable-baselines3, PPO's policy"]
     return markdown_table(head, lines)
