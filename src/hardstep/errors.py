@@ -47,6 +47,10 @@ class NonFiniteLossError(HardstepError, ArithmeticError):
         return type(self), (self.count, self.first)  # so that a worker process can send it
 
 
+class WorkerError(HardstepError, RuntimeError):
+    """Workers are gone, do not answer, or are not what the run needs."""
+
+
 class HardstepWarning(UserWarning):
     """Base of all warnings given by hardstep."""
 

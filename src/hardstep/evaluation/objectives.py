@@ -339,9 +339,26 @@ def make_objective(
 ) -> Objective:
     """The objective that the arguments of `PolyStep.step` describe.
 
+    An evaluator that has workers (it has a method `spread`) evaluates closures, functions and
+    objectives, too.
+
     Raises:
         ConfigError: They describe none, or more than one.
     """
+    found = _find_objective(model, evaluator, inputs, target, loss_fn, batched, objective)
+    spread = None if isinstance(found, ModelObjective) else getattr(evaluator, "spread", None)
+    return found if spread is None else spread(found)  # type: ignore[no-any-return]
+
+
+def _find_objective(
+    model: nn.Module | None,
+    evaluator: Evaluator,
+    inputs: Any,
+    target: Any,
+    loss_fn: LossFunction | None,
+    batched: Callable[[dict[str, Tensor]], Any] | None,
+    objective: Objective | None,
+) -> Objective:
     if loss_fn is not None and not callable(loss_fn) and (callable(inputs) or callable(target)):
         seen = ", ".join(show(part) for part in (inputs, target, loss_fn))
         raise ConfigError(f"step takes (inputs, target, loss_fn) in this order, got ({seen})")

@@ -91,6 +91,12 @@ def run_alone(objective: Divisible, candidates: Candidates) -> Tensor:
     return follow(objective.ask(candidates), lambda question: opened.piece(question, 0, num).rows)
 
 
+def ask_for_rows() -> Questions:
+    """One question, whose answer is the result."""
+    rows = yield None
+    return rows
+
+
 def ask_once() -> Questions:
     """The questions of whatever answers with losses."""
     rows = yield None

@@ -49,6 +49,8 @@ class Agent(nn.Module):
         interactions: Steps of the environment taken for candidates so far.
     """
 
+    kept_by_driver = ("interactions",)  # workers need not know
+
     def __init__(self, policy: Policy, environment: Environment, first: int | None = None) -> None:
         super().__init__()
         if policy.observations != environment.observations or policy.space != environment.space:

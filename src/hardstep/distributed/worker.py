@@ -1,0 +1,127 @@
+"""A worker: keeps model and data of a run, and evaluates tiles.
+
+`evaluate` is all that an engine calls. It may find a process that has never seen the run, or has
+missed steps; then it answers with what it needs, and gets the tile again together with that.
+"""
+
+import os
+import pickle
+import socket
+import time
+from collections import OrderedDict
+from threading import RLock
+
+import torch
+from torch import Tensor
+
+from hardstep import __version__
+from hardstep.distributed.jobs import PointsJob, SearchJob
+from hardstep.distributed.messages import Answer, Misfit, Need, StepMessage, Task
+from hardstep.distributed.tensors import digest, unpack, unpack_values
+from hardstep.errors import WorkerError
+from hardstep.evaluation.sharing import Opened, Unfit
+
+RUNS = 2  # that a process keeps
+Reply = Answer | Need | Misfit
+
+
+def name_worker() -> str:
+    """This process, in a word."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class _Run:
+    """What a process knows of a run."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, Tensor] = {}
+        self.digests: dict[int, bytes] = {}
+        self.job: tuple[bytes, SearchJob | PointsJob] | None = None  # with its digest
+        self.message: StepMessage | None = None
+        self.opened: Opened | None = None
+
+    def take_step(self, message: StepMessage, task: Task) -> Need | None:
+        """Bring everything to the state of a step, or say what is missing."""
+        self.message = self.opened = None
+        moved = self._follow_move(message)
+        for blob in filter(None, (message.values, task.values)):
+            self._take_values(unpack_values(blob))
+        wanted = message.digests.now
+        missing = tuple(n for n, known in wanted.items() if self.digests.get(n) != known)
+        no_job = self.job is None or self.job[0] != message.fixed
+        if missing or (no_job and not task.fixed):
+            return Need(task.key, no_job, missing, moved and bool(missing), name_worker())
+        if no_job:
+            self.job = message.fixed, unpack(task.fixed, self.tensors)
+        assert self.job is not None
+        torch.set_num_threads(message.threads)
+        self.opened = self.job[1].open(unpack(message.asked, self.tensors))
+        self.message = message
+        for number in self.tensors.keys() - wanted.keys():
+            del self.tensors[number], self.digests[number]
+        return None
+
+    def _follow_move(self, message: StepMessage) -> bool:
+        """Make the driver's last move; false if this is not where it was made."""
+        digests = message.digests
+        here = digests.before.items() <= self.digests.items() and self.job is not None
+        if not message.move or not here or digests.now.items() <= self.digests.items():
+            return False
+        assert self.job is not None
+        job = self.job[1]
+        assert isinstance(job, SearchJob)
+        job.follow(pickle.loads(message.move))
+        for name, number in digests.searched:
+            self.digests[number] = digest(job.base[name])
+        return True
+
+    def _take_values(self, values: dict[int, Tensor]) -> None:
+        for number, value in values.items():
+            own = self.tensors.get(number)
+            if own is not None and own.shape == value.shape and own.dtype == value.dtype:
+                own.detach().copy_(value)  # objects that hold it see it
+            else:
+                self.tensors[number] = value
+            self.digests[number] = digest(value)
+
+
+_RUNS: OrderedDict[str, _Run] = OrderedDict()
+_LOCK = RLock()  # engines with threads, and tests, evaluate several tiles in one process
+
+
+def evaluate(task: Task) -> Reply:
+    """The rows of a tile, or what is missing to find them.
+
+    Raises:
+        WorkerError: Driver and worker are not of one version.
+    """
+    with _LOCK:
+        run = _RUNS.setdefault(task.key.run, _Run())
+        _RUNS.move_to_end(task.key.run)
+        while len(_RUNS) > RUNS:
+            _RUNS.popitem(last=False)
+        return _evaluate(run, task)
+
+
+def _evaluate(run: _Run, task: Task) -> Reply:
+    began, key = time.perf_counter(), task.key
+    if run.message is None or run.message.step != key.step:
+        version, blob = task.step
+        if version != __version__:
+            raise WorkerError(
+                f"the driver runs hardstep {version} and worker {name_worker()} has {__version__}; "
+                "install the same version on both"
+            )
+        need = run.take_step(pickle.loads(blob), task)
+        if need is not None:
+            return need
+    assert run.message is not None
+    assert run.opened is not None
+    try:
+        with torch.no_grad():
+            piece = run.opened.piece(run.message.question, key.start, key.stop)
+    except Unfit as unfit:
+        return Misfit(key, unfit.block, unfit.tier, unfit.reason, name_worker())
+    rows = piece.rows.detach().double().cpu().numpy()
+    spent = time.perf_counter() - began
+    return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, name_worker())
