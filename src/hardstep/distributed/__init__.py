@@ -4,5 +4,7 @@ from hardstep.distributed.counts import Counts
 from hardstep.distributed.engine import Engine
 from hardstep.distributed.futures import Futures
 from hardstep.distributed.handout import Patience
+from hardstep.distributed.ray import Ray
+from hardstep.distributed.torchrun import Peers, is_under_torchrun
 
-__all__ = ["Counts", "Engine", "Futures", "Patience"]
+__all__ = ["Counts", "Engine", "Futures", "Patience", "Peers", "Ray", "is_under_torchrun"]

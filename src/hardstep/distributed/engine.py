@@ -11,18 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from hardstep import __version__
 from hardstep._checks import check_count
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.handout import Handout, Patience
-from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, check_closure, make_job
+from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
 from hardstep.distributed.messages import Digests, Key, Need, StepMessage, Task
 from hardstep.distributed.tensors import Known, TensorTable, pack, pack_values
 from hardstep.errors import ConfigError
@@ -69,7 +69,7 @@ class Engine(ABC):
         self._step = 0
         self._flying = 0
         self._table = TensorTable()
-        self._job: tuple[bytes, bytes] = b"", b""  # digest, packed
+        self._parts: tuple[_Part, ...] = ()
         self._sent: dict[int, bytes] = {}  # digests of tensors in the last question
 
     # -- what an engine adds --------------------------------------------------------------------
@@ -92,10 +92,10 @@ class Engine(ABC):
         del error
         return False
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  # most engines have nothing to do
         """Called before every question: take in workers that have joined."""
 
-    # -- what users and optimizers call -----------------------------------------------------------
+    # -- what users and optimizers call -------------------------------------------------------
 
     @property
     def path(self) -> str:
@@ -145,10 +145,8 @@ class Engine(ABC):
 
     def measure(self, objective: Objective, candidates: Candidates) -> int:
         """Bytes that travel to a worker in a usual step, and back: once both have been one."""
-        job, asked = make_job(objective, candidates)
-        table = TensorTable()
-        pack("the job", job, table)
-        blob, _ = pack("the step", asked, table)
+        _, asked = make_job(objective, candidates)
+        blob, _ = pack("the step", asked, TensorTable())
         offsets = candidates.offsets
         moved = candidates.subspace.dim * offsets.element_size()
         return len(blob) + offsets.numel() * offsets.element_size() + moved + 8 * len(candidates)
@@ -193,12 +191,10 @@ class Engine(ABC):
         table = self._table
         table.begin()
         searched = self._number_tensors(job)
-        packed, reached = pack("the objective" if searched else "the function", job, table)
-        if isinstance(job, SearchJob) and isinstance(job.objective, ClosureObjective):
-            _, reached = pack("the closure", job.objective.closure, table)
-            check_closure(job.objective, reached, searched)
-        if packed != self._job[1]:
-            self._job = hashlib.blake2b(packed, digest_size=16).digest(), packed
+        self._parts, state = self._pack_parts(job)
+        if isinstance(job, SearchJob) and isinstance(job.target.objective, ClosureObjective):
+            _, reached = pack("the closure", job.target.objective.closure, table)
+            check_closure(job.target.objective, reached, searched)
         blob, _ = pack("the step", asked, table)
         known = table.end()
         digests = {number: one.digest for number, one in known.items()}
@@ -211,20 +207,39 @@ class Engine(ABC):
         return StepMessage(
             step=self._step,
             threads=torch.get_num_threads(),
-            fixed=self._job[0],
+            parts=tuple(part.digest for part in self._parts),
             digests=Digests(digests, tuple(searched.items()), before if follows else {}),
             asked=blob,
+            state=pickle.dumps(state) if state else b"",
             move=pickle.dumps(move) if follows else b"",
             values=pack_values(fresh) if fresh and size <= SENT_ALONG else b"",
             question=question,
         ), known
 
+    def _pack_parts(
+        self, job: SearchJob | PointsJob
+    ) -> tuple[tuple["_Part", ...], dict[str, Tensor]]:
+        """The parts of a job, and the state of its subspace, which is all that changes of one."""
+        state = job.space.subspace.state_dict() if isinstance(job, SearchJob) else {}
+        parts = []
+        for number, thing in enumerate(job.parts):
+            if isinstance(thing, Space) and state and len(self._parts) > number:
+                before = self._parts[number]
+                if isinstance(before.thing, Space) and before.thing.subspace is thing.subspace:
+                    self._table.keep(before.tensors)
+                    parts.append(before)
+                    continue
+            blob, reached = pack(f"the {type(thing).__name__.lower()}", thing, self._table)
+            parts.append(_Part(thing, blob, hashlib.blake2b(blob).digest(), reached))
+        return tuple(parts), state
+
     def _number_tensors(self, job: SearchJob | PointsJob) -> dict[str, int]:
         """The searched tensors by number; others of a model are looked at, too."""
         if isinstance(job, PointsJob):
             return {}
-        model = job.objective.problem.model if isinstance(job.objective, ModelObjective) else None
-        if isinstance(model, nn.Module):
+        objective = job.target.objective
+        if isinstance(objective, ModelObjective):
+            model = objective.problem.model
             for tensor in (*model.parameters(), *model.buffers()):
                 self._table.number(tensor, changing=True)
         return {name: self._table.number(t, changing=True) for name, t in job.base.items()}
@@ -232,7 +247,17 @@ class Engine(ABC):
     def _supply(self, known: dict[int, Known], task: Task, need: Need) -> Task:
         """The task with what a worker lacks."""
         values = pack_values(known[number] for number in need.tensors) if need.tensors else b""
-        return Task(task.key, task.step, self._job[1] if need.fixed else b"", values)
+        parts = tuple(part.blob for part in self._parts) if need.parts else ()
+        return Task(task.key, task.step, parts, values)
+
+
+class _Part(NamedTuple):
+    """A part of a job, packed."""
+
+    thing: Any
+    blob: bytes
+    digest: bytes
+    tensors: set[int]
 
 
 class Spread:

@@ -82,8 +82,8 @@ class Futures(Engine):
         if self._make is None:
             raise WorkerError(
                 "the executor lost a process and ended all others "
-                f"({type(error).__name__}: {to_sentence(str(error))}); give Futures a function that "
-                "makes executors, and a new one takes over"
+                f"({type(error).__name__}: {to_sentence(str(error))}); give Futures a function "
+                "that makes executors, and a new one takes over"
             ) from error
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._executor = self._make()

@@ -29,21 +29,44 @@ class Asked(NamedTuple):
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class SearchJob:
-    """Candidates of one model, closure, function or other objective."""
+class Space(NamedTuple):
+    """Where candidates are."""
 
-    objective: Any
-    base: dict[str, Tensor]
     subspace: BoundSubspace
     particles: ParticleMap
     kind: type[Candidates]
 
+
+class Target(NamedTuple):
+    """What they are candidates of."""
+
+    objective: Any  # without a batch
+    base: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchJob:
+    """Candidates of one model, closure, function or other objective."""
+
+    target: Target
+    space: Space
+
+    @property
+    def parts(self) -> tuple[Target, Space]:
+        """What travels apart: either may change without the other."""
+        return self.target, self.space
+
+    @property
+    def base(self) -> dict[str, Tensor]:
+        """The searched tensors."""
+        return self.target.base
+
     def open(self, asked: Asked) -> Opened:
         """What answers for any range of the candidates that are asked about."""
-        given = self.subspace, self.particles, asked.asked, asked.offsets, asked.seed
-        candidates = self.kind(self.base, *given)
-        objective = self.objective
+        subspace, particles, kind = self.space
+        given = asked.asked, asked.offsets, asked.seed
+        candidates = kind(self.base, subspace, particles, *given)
+        objective = self.target.objective
         if isinstance(objective, ModelObjective):
             inputs, target = asked.batch
             problem = replace(objective.problem, inputs=inputs, target=target)
@@ -53,7 +76,7 @@ class SearchJob:
     @torch.no_grad()
     def follow(self, move: Tensor) -> None:
         """Move the base, as the driver has."""
-        for name, change in self.subspace.expand(move).items():
+        for name, change in self.space.subspace.expand(move).items():
             self.base[name].add_(change)
 
 
@@ -64,9 +87,9 @@ def make_job(objective: Any, candidates: Candidates) -> tuple[SearchJob, Asked]:
         batch = objective.problem.inputs, objective.problem.target
         fixed = replace(objective.problem, inputs=None, target=None)
         objective = replace(objective, problem=fixed)
-    given = dict(candidates.base), candidates.subspace, candidates.particles, type(candidates)
+    space = Space(candidates.subspace, candidates.particles, type(candidates))
     asked = Asked(batch, candidates.asked, candidates.offsets, candidates.seed)
-    return SearchJob(objective, *given), asked
+    return SearchJob(Target(objective, dict(candidates.base)), space), asked
 
 
 def check_closure(objective: Any, reached: set[int], base: Mapping[str, int]) -> None:
@@ -79,6 +102,11 @@ def check_closure(objective: Any, reached: set[int], base: Mapping[str, int]) ->
             "holds the model, functools.partial(function, model), or a function of stacked tensors "
             "(batched=)"
         )
+
+
+def join_parts(parts: tuple[Any, ...]) -> "SearchJob | PointsJob":
+    """The job whose parts have arrived."""
+    return parts[0] if len(parts) == 1 else SearchJob(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +122,11 @@ class PointsJob:
     function: Callable[[NDArray[np.float64]], Any]
     name: str
     forgiving: bool
+
+    @property
+    def parts(self) -> tuple["PointsJob"]:
+        """It travels whole."""
+        return (self,)
 
     def open(self, asked: Asked) -> "_OpenPoints":
         """What answers for any range of points."""

@@ -28,9 +28,10 @@ class StepMessage:
 
     step: int
     threads: int
-    fixed: bytes  # digest of the job
+    parts: tuple[bytes, ...]  # digests of the job's
     digests: Digests
     asked: bytes  # packed
+    state: bytes  # of the subspace, pickled
     move: bytes  # pickled coordinates, or nothing
     values: bytes  # tensors that changed, if they are few
     question: Any
@@ -42,13 +43,13 @@ class Task:
 
     key: Key
     step: tuple[str, bytes]  # hardstep's version, and a StepMessage that is pickled once
-    fixed: bytes = b""  # the job, packed
+    parts: tuple[bytes, ...] = ()  # of the job, packed
     values: bytes = b""  # tensors, packed
 
     @property
     def nbytes(self) -> int:
         """What it weighs on its way."""
-        return len(self.step[1]) + len(self.fixed) + len(self.values)
+        return len(self.step[1]) + sum(map(len, self.parts)) + len(self.values)
 
 
 class Answer(NamedTuple):
@@ -66,7 +67,7 @@ class Need(NamedTuple):
     """A worker that cannot evaluate yet: what has to be sent along."""
 
     key: Key
-    fixed: bool
+    parts: bool  # of the job
     tensors: tuple[int, ...]
     moved: bool  # a move was made, and did not lead to the driver's weights
     worker: str

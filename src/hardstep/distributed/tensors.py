@@ -1,7 +1,8 @@
 """Objects on their way to workers: tensors by number and digest, the rest by pickle.
 
 A tensor that has not changed does not travel again, one that is the rows of a known one travels as
-their numbers, and the searched ones follow a move. Objects that share a tensor here share one there.
+their numbers, and the searched ones follow a move. Objects that share
+a tensor here share one there.
 """
 
 import hashlib
@@ -41,9 +42,8 @@ def digest(tensor: Tensor) -> bytes:
     plain = tensor.detach().cpu().contiguous()
     kind = f"{plain.dtype}{tuple(plain.shape)}".encode()
     # As bytes, since numpy has no bfloat16.
-    return hashlib.blake2b(
-        plain.reshape(-1).view(torch.uint8).numpy(), digest_size=16, key=kind[:64]
-    ).digest()
+    contents = plain.reshape(-1).view(torch.uint8).numpy().data
+    return hashlib.blake2b(contents, digest_size=16, key=kind[:64]).digest()
 
 
 class TensorTable:
@@ -63,6 +63,10 @@ class TensorTable:
         self._known = {key: one for key, one in self._known.items() if key in self._seen}
         return {one.number: one for one in self._known.values()}
 
+    def keep(self, numbers: set[int]) -> None:
+        """Take tensors for seen, as they were."""
+        self._seen |= {key for key, one in self._known.items() if one.number in numbers}
+
     def number(self, tensor: Tensor, changing: bool = False) -> int:
         """The number of a tensor; `changing` if its contents must be looked at, however large."""
         key = id(tensor)
@@ -80,7 +84,7 @@ class TensorTable:
         return known.number
 
 
-class _Packer(_Pickler):  # type: ignore[misc,valid-type]
+class _Packer(_Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, table: TensorTable) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.table = table

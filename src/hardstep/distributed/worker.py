@@ -10,12 +10,13 @@ import socket
 import time
 from collections import OrderedDict
 from threading import RLock
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hardstep import __version__
-from hardstep.distributed.jobs import PointsJob, SearchJob
+from hardstep.distributed.jobs import PointsJob, SearchJob, join_parts
 from hardstep.distributed.messages import Answer, Misfit, Need, StepMessage, Task
 from hardstep.distributed.tensors import digest, unpack, unpack_values
 from hardstep.errors import WorkerError
@@ -36,7 +37,8 @@ class _Run:
     def __init__(self) -> None:
         self.tensors: dict[int, Tensor] = {}
         self.digests: dict[int, bytes] = {}
-        self.job: tuple[bytes, SearchJob | PointsJob] | None = None  # with its digest
+        self.parts: dict[bytes, Any] = {}
+        self.job: SearchJob | PointsJob | None = None
         self.message: StepMessage | None = None
         self.opened: Opened | None = None
 
@@ -48,14 +50,19 @@ class _Run:
             self._take_values(unpack_values(blob))
         wanted = message.digests.now
         missing = tuple(n for n, known in wanted.items() if self.digests.get(n) != known)
-        no_job = self.job is None or self.job[0] != message.fixed
-        if missing or (no_job and not task.fixed):
-            return Need(task.key, no_job, missing, moved and bool(missing), name_worker())
-        if no_job:
-            self.job = message.fixed, unpack(task.fixed, self.tensors)
-        assert self.job is not None
+        apart = any(known not in self.parts for known in message.parts)
+        if missing or (apart and not task.parts):
+            return Need(task.key, apart, missing, moved and bool(missing), name_worker())
+        if apart:
+            for known, blob in zip(message.parts, task.parts, strict=True):
+                if known not in self.parts:
+                    self.parts[known] = unpack(blob, self.tensors)
+        self.parts = {known: self.parts[known] for known in message.parts}
+        self.job = join_parts(tuple(self.parts.values()))
+        if isinstance(self.job, SearchJob) and message.state:
+            self.job.space.subspace.load_state_dict(pickle.loads(message.state))
         torch.set_num_threads(message.threads)
-        self.opened = self.job[1].open(unpack(message.asked, self.tensors))
+        self.opened = self.job.open(unpack(message.asked, self.tensors))
         self.message = message
         for number in self.tensors.keys() - wanted.keys():
             del self.tensors[number], self.digests[number]
@@ -67,8 +74,7 @@ class _Run:
         here = digests.before.items() <= self.digests.items() and self.job is not None
         if not message.move or not here or digests.now.items() <= self.digests.items():
             return False
-        assert self.job is not None
-        job = self.job[1]
+        job = self.job
         assert isinstance(job, SearchJob)
         job.follow(pickle.loads(message.move))
         for name, number in digests.searched:

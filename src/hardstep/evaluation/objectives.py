@@ -347,7 +347,7 @@ def make_objective(
     """
     found = _find_objective(model, evaluator, inputs, target, loss_fn, batched, objective)
     spread = None if isinstance(found, ModelObjective) else getattr(evaluator, "spread", None)
-    return found if spread is None else spread(found)  # type: ignore[no-any-return]
+    return found if spread is None else spread(found)
 
 
 def _find_objective(

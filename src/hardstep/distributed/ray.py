@@ -1,0 +1,205 @@
+"""Workers that are Ray actors: on a laptop, on a cluster, or one for every device.
+
+An actor keeps model and data. Ray starts a dead one again, which then asks for what it lacks; tiles
+that were lost with it are handed out again. Actors that the cluster has room for later join between
+steps.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from hardstep._checks import check_count
+from hardstep._text import to_sentence
+from hardstep.distributed.engine import TILES, Engine
+from hardstep.distributed.handout import Patience
+from hardstep.distributed.messages import Task
+from hardstep.distributed.worker import evaluate
+from hardstep.errors import ConfigError, WorkerError
+from hardstep.evaluation import Evaluator
+
+LOCAL = "local"
+RETRIES = 2  # Ray's own, of a task whose actor died; ours come after
+RESTARTS = -1  # Ray's default is that an actor that dies stays dead
+
+
+class _Actor:
+    """What runs in a worker process; Ray makes an actor of it."""
+
+    def __init__(self, name: str, prepare: Callable[[str], object] | None) -> None:
+        if prepare is not None:
+            prepare(name)
+
+    def evaluate(self, task: Task) -> Any:
+        """See `worker.evaluate`."""
+        return evaluate(task)
+
+    def is_there(self) -> bool:
+        """Answers once the actor runs."""
+        return True
+
+
+class Ray(Engine):
+    """Ray actors.
+
+        with Ray(workers=4) as workers:
+            opt = PolyStep(agent, evaluator=workers)
+
+    Args:
+        address: `local` starts Ray on this machine, listening on loopback only; else a cluster's,
+            such as `auto` or `ray://host:10001`.
+        workers: Actors; as many as the cluster has processors if left out.
+        names: A name for every actor instead, such as those of boards.
+        prepare: Called once in every actor with its name: open the board, calibrate it. Called
+            again when the actor is started again.
+        options: For Ray, per actor: `{"num_gpus": 1}`, `{"resources": {"board": 1}}`.
+        evaluator: How a worker computes losses of a model; see `Futures`.
+        patience: What is done when workers fail.
+        tiles: Per worker and step.
+
+    Raises:
+        WorkerError: Ray is not installed, or there is no cluster at the address.
+    """
+
+    def __init__(
+        self,
+        address: str = LOCAL,
+        workers: int | None = None,
+        *,
+        names: list[str] | None = None,
+        prepare: Callable[[str], object] | None = None,
+        options: Mapping[str, Any] | None = None,
+        evaluator: Evaluator | None = None,
+        patience: Patience | None = None,
+        tiles: int = TILES,
+    ) -> None:
+        super().__init__(evaluator, patience, tiles)
+        if workers is not None:
+            check_count("Ray: workers", workers)
+        if names is not None and (len(set(names)) != len(names) or not names):
+            raise ConfigError(f"Ray: names must be different words, got {names!r}")
+        self._ray, self._owns = _connect(address, workers or (len(names) if names else None))
+        total = workers or int(self._ray.cluster_resources().get("CPU", 1)) or 1
+        self._names = names or [f"worker {number}" for number in range(total)]
+        self._options = {"num_cpus": 1, **(options or {})}
+        self._prepare = prepare
+        self._actors: dict[str, Any] = {}
+        self._load: dict[str, int] = {}  # tiles that fly to each
+        self._starting: dict[Any, str] = {}
+        self._start()
+
+    def __enter__(self) -> "Ray":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        make = self._ray.remote(_Actor).options(
+            max_restarts=RESTARTS, max_task_retries=RETRIES, **self._options
+        )
+        for name in self._names:
+            actor = make.remote(name, self._prepare)
+            self._actors[name] = actor
+            self._starting[actor.is_there.remote()] = name
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Take in the actors that have started; wait for the first."""
+        waiting = list(self._starting)
+        if not waiting:
+            return
+        timeout = 0 if self._load else self._patience.timeout
+        ready, _ = self._ray.wait(
+            waiting, num_returns=1 if timeout else len(waiting), timeout=timeout
+        )
+        for ref in ready:
+            name = self._starting.pop(ref)
+            try:
+                self._ray.get(ref)
+            except Exception as error:
+                self.counts.lost += 1
+                self._actors.pop(name)
+                last = error
+            else:
+                self._load[name] = 0
+        if not self._load and not self._starting:
+            raise WorkerError(f"no Ray actor could be started ({_shorten(last)})") from last
+        if not self._load:
+            raise WorkerError(
+                f"no Ray actor has started within {self._patience.timeout:g} s; has the cluster "
+                f"{self._options} to give?"
+            )
+
+    @property
+    def workers(self) -> int:
+        """Actors that have started."""
+        return len(self._load)
+
+    def submit(self, task: Task) -> "Future[Any]":
+        """Hand out a tile to the actor with the fewest."""
+        if not self._load:
+            raise WorkerError("no Ray actor is left; start the run again, and resume")
+        name = min(self._load, key=self._load.__getitem__)
+        future: Future[Any] = self._actors[name].evaluate.remote(task).future()
+        self._load[name] += 1
+        future.add_done_callback(lambda done: self._land(name, done))
+        return future
+
+    def _land(self, name: str, future: "Future[Any]") -> None:
+        if name in self._load:
+            self._load[name] -= 1
+
+    def is_loss(self, error: BaseException) -> bool:
+        """Whether an actor, its node or Ray's connection to it is gone."""
+        errors = self._ray.exceptions
+        return isinstance(error, errors.RayError) and not isinstance(error, errors.RayTaskError)
+
+    def renew(self, error: BaseException) -> None:
+        """Ray starts actors again by itself; one that it has given up is left out."""
+        if isinstance(error, self._ray.exceptions.ActorDiedError):
+            gone = str(getattr(error, "actor_id", ""))
+            for name, actor in list(self._actors.items()):
+                if gone and gone in str(actor):
+                    self._load.pop(name, None)
+        if not self._load:
+            raise WorkerError(f"no Ray actor is left ({_shorten(error)})") from error
+
+    def close(self) -> None:
+        """End the actors, and Ray if this started it."""
+        for actor in self._actors.values():
+            self._ray.kill(actor)
+        self._actors.clear()
+        self._load.clear()
+        if self._owns:
+            self._ray.shutdown()
+
+
+def _connect(address: str, workers: int | None) -> tuple[Any, bool]:
+    """Ray, connected, and whether this process started it."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise WorkerError("Ray is not installed; pip install 'hardstep[ray]'") from error
+    if ray.is_initialized():
+        return ray, False
+    common = {"logging_level": "ERROR", "log_to_driver": False, "include_dashboard": False}
+    try:
+        if address == LOCAL:
+            ray.init(num_cpus=workers, _node_ip_address="127.0.0.1", **common)
+        else:
+            common.pop("include_dashboard")
+            ray.init(address=address, **common)
+    except Exception as error:
+        where = "on this machine" if address == LOCAL else f"at {address}"
+        raise WorkerError(
+            f"Ray could not be reached {where} ({_shorten(error)}); look at it with: ray status"
+        ) from error
+    return ray, True
+
+
+def _shorten(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return to_sentence(f"{type(error).__name__}: {text[0] if text else ''}")[:200]
