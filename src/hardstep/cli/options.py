@@ -93,7 +93,8 @@ class TrainOptions:
     ray: Annotated[
         str | None,
         Option(
-            help="Use Ray for the workers: the address of a cluster, or local.",
+            metavar="[ADDRESS]",
+            help="Let Ray run the workers: on the cluster at this address, or on this machine.",
         ),
     ] = None
     coverage: Annotated[

@@ -87,6 +87,10 @@ class Engine(ABC):
     def renew(self, error: BaseException) -> None:
         """Make the engine usable again after it broke, or raise `WorkerError`."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """End what this engine has started."""
+
     def is_loss(self, error: BaseException) -> bool:
         """Whether an exception of a tile means that its worker is gone."""
         del error

@@ -185,13 +185,10 @@ def _connect(address: str, workers: int | None) -> tuple[Any, bool]:
         raise WorkerError("Ray is not installed; pip install 'hardstep[ray]'") from error
     if ray.is_initialized():
         return ray, False
-    common = {"logging_level": "ERROR", "log_to_driver": False, "include_dashboard": False}
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    here = {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        if address == LOCAL:
-            ray.init(num_cpus=workers, _node_ip_address="127.0.0.1", **common)
-        else:
-            common.pop("include_dashboard")
-            ray.init(address=address, **common)
+        ray.init(**quiet, **(here if address == LOCAL else {"address": address}))
     except Exception as error:
         where = "on this machine" if address == LOCAL else f"at {address}"
         raise WorkerError(
