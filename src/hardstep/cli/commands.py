@@ -54,9 +54,9 @@ _UsageError: Any = typer.BadParameter.__base__  # typer does not export it
 class _Program(TyperGroup):
     """Shows what was typed without control characters: typer quotes it past our own output."""
 
-    def make_context(self, info_name: str | None, args: list[str], **kwargs: Any) -> Any:
+    def make_context(self, info_name: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
         with _quote_printable():
-            return super().make_context(info_name, _fill_in(args), **kwargs)
+            return super().make_context(info_name, _fill_in(args), *more, **kwargs)
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
         with _quote_printable():
