@@ -21,6 +21,7 @@ class Counts:
     bytes_received: int = 0
     busy: float = 0.0  # seconds that workers evaluated
     available: float = 0.0  # seconds that they could have
+    reason: str = ""  # of the last retry
     names: set[str] = field(default_factory=set)  # of workers that answered
 
     @property

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardstep._text import to_sentence
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.messages import Answer, Key, Misfit, Need, Task
 from hardstep.errors import HardstepError, WorkerError
@@ -207,6 +208,7 @@ class Handout:
         if tile.rows is not None:
             return
         tile.failures += not lost
+        self.counts.reason = to_sentence(f"{type(error).__name__}: {error}")[:200]
         if tile.failures < self.patience.tries:
             self.counts.retries += 1
             self.waiting.appendleft(key)

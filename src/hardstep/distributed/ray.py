@@ -15,7 +15,7 @@ from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
 from hardstep.distributed.handout import Patience
 from hardstep.distributed.messages import Task
-from hardstep.distributed.worker import evaluate
+from hardstep.distributed.worker import Worker
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
 
@@ -28,12 +28,13 @@ class _Actor:
     """What runs in a worker process; Ray makes an actor of it."""
 
     def __init__(self, name: str, prepare: Callable[[str], object] | None) -> None:
+        self._worker = Worker(name)
         if prepare is not None:
             prepare(name)
 
     def evaluate(self, task: Task) -> Any:
-        """See `worker.evaluate`."""
-        return evaluate(task)
+        """See `Worker.evaluate`."""
+        return self._worker.evaluate(task)
 
     def is_there(self) -> bool:
         """Answers once the actor runs."""

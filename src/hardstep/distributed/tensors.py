@@ -150,7 +150,8 @@ def pack_values(known: Iterable[Known]) -> bytes:
     values = {}
     for one in known:
         kind = isinstance(one.tensor, nn.Parameter), one.tensor.requires_grad
-        values[one.number] = kind, one.tensor.detach().cpu()
+        # A copy has the order in memory of a dense tensor, and nothing of a larger one behind it.
+        values[one.number] = kind, one.tensor.detach().clone()
     file = io.BytesIO()
     torch.save(values, file)
     return file.getvalue()

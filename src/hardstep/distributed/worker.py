@@ -26,15 +26,11 @@ RUNS = 2  # that a process keeps
 Reply = Answer | Need | Misfit
 
 
-def name_worker() -> str:
-    """This process, in a word."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 class _Run:
     """What a process knows of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
         self.tensors: dict[int, Tensor] = {}
         self.digests: dict[int, bytes] = {}
         self.parts: dict[bytes, Any] = {}
@@ -52,7 +48,7 @@ class _Run:
         missing = tuple(n for n, known in wanted.items() if self.digests.get(n) != known)
         apart = any(known not in self.parts for known in message.parts)
         if missing or (apart and not task.parts):
-            return Need(task.key, apart, missing, moved and bool(missing), name_worker())
+            return Need(task.key, apart, missing, moved and bool(missing), self.worker)
         if apart:
             for known, blob in zip(message.parts, task.parts, strict=True):
                 if known not in self.parts:
@@ -91,43 +87,65 @@ class _Run:
             self.digests[number] = digest(value)
 
 
-_RUNS: OrderedDict[str, _Run] = OrderedDict()
-_LOCK = RLock()  # engines with threads, and tests, evaluate several tiles in one process
+class Worker:
+    """A process's memory of runs, and the tiles it evaluates.
+
+    Args:
+        name: In messages and counts; the process if left out.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or name_process()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._lock = RLock()  # an executor may have threads
+
+    def evaluate(self, task: Task) -> Reply:
+        """The rows of a tile, or what is missing to find them.
+
+        Raises:
+            WorkerError: Driver and worker are not of one version.
+        """
+        with self._lock:
+            run = self._runs.setdefault(task.key.run, _Run(self.name))
+            self._runs.move_to_end(task.key.run)
+            while len(self._runs) > RUNS:
+                self._runs.popitem(last=False)
+            return self._evaluate(run, task)
+
+    def _evaluate(self, run: _Run, task: Task) -> Reply:
+        began, key = time.perf_counter(), task.key
+        if run.message is None or run.message.step != key.step:
+            version, blob = task.step
+            if version != __version__:
+                raise WorkerError(
+                    f"the driver runs hardstep {version} and worker {self.name} has "
+                    f"{__version__}; install the same version on both"
+                )
+            need = run.take_step(pickle.loads(blob), task)
+            if need is not None:
+                return need
+        assert run.message is not None
+        assert run.opened is not None
+        try:
+            with torch.no_grad():
+                piece = run.opened.piece(run.message.question, key.start, key.stop)
+        except Unfit as unfit:
+            return Misfit(key, unfit.block, unfit.tier, unfit.reason, self.name)
+        rows = piece.rows.detach().double().cpu().numpy()
+        spent = time.perf_counter() - began
+        return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, self.name)
+
+
+def name_process() -> str:
+    """This process, in a word."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+_HERE: list[Worker] = []  # this process's, once it has been asked
 
 
 def evaluate(task: Task) -> Reply:
-    """The rows of a tile, or what is missing to find them.
-
-    Raises:
-        WorkerError: Driver and worker are not of one version.
-    """
-    with _LOCK:
-        run = _RUNS.setdefault(task.key.run, _Run())
-        _RUNS.move_to_end(task.key.run)
-        while len(_RUNS) > RUNS:
-            _RUNS.popitem(last=False)
-        return _evaluate(run, task)
-
-
-def _evaluate(run: _Run, task: Task) -> Reply:
-    began, key = time.perf_counter(), task.key
-    if run.message is None or run.message.step != key.step:
-        version, blob = task.step
-        if version != __version__:
-            raise WorkerError(
-                f"the driver runs hardstep {version} and worker {name_worker()} has {__version__}; "
-                "install the same version on both"
-            )
-        need = run.take_step(pickle.loads(blob), task)
-        if need is not None:
-            return need
-    assert run.message is not None
-    assert run.opened is not None
-    try:
-        with torch.no_grad():
-            piece = run.opened.piece(run.message.question, key.start, key.stop)
-    except Unfit as unfit:
-        return Misfit(key, unfit.block, unfit.tier, unfit.reason, name_worker())
-    rows = piece.rows.detach().double().cpu().numpy()
-    spent = time.perf_counter() - began
-    return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, name_worker())
+    """`Worker.evaluate` of this process."""
+    if not _HERE:
+        _HERE.append(Worker())
+    return _HERE[0].evaluate(task)
