@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-ray = pytest.importorskip("ray")
+if find_spec("ray") is None:
+    pytest.skip("Ray is not installed", allow_module_level=True)
 
 from hardstep import PolyStep, minimize  # noqa: E402
 from hardstep.distributed import Patience, Ray  # noqa: E402

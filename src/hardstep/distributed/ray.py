@@ -6,6 +6,8 @@ steps.
 """
 
 import os
+import socket
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -20,6 +22,9 @@ from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
 
 LOCAL = "local"
+# What keeps Ray on loopback, since it replaces 127.0.0.1 by an address that others can reach.
+_STAY_LOCAL = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+REACHED_WITHIN = 5.0  # seconds
 RETRIES = 2  # Ray's own, of a task whose actor died; ours come after
 RESTARTS = -1  # Ray's default is that an actor that dies stays dead
 
@@ -83,7 +88,8 @@ class Ray(Engine):
         self._ray, self._owns = _connect(address, workers or (len(names) if names else None))
         total = workers or int(self._ray.cluster_resources().get("CPU", 1)) or 1
         self._names = names or [f"worker {number}" for number in range(total)]
-        self._options = {"num_cpus": 1, **(options or {})}
+        usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": RETRIES}
+        self._options = {**usual, **(options or {})}
         self._prepare = prepare
         self._actors: dict[str, Any] = {}
         self._load: dict[str, int] = {}  # tiles that fly to each
@@ -97,9 +103,7 @@ class Ray(Engine):
         self.close()
 
     def _start(self) -> None:
-        make = self._ray.remote(_Actor).options(
-            max_restarts=RESTARTS, max_task_retries=RETRIES, **self._options
-        )
+        make = self._ray.remote(_Actor).options(**self._options)
         for name in self._names:
             actor = make.remote(name, self._prepare)
             self._actors[name] = actor
@@ -179,13 +183,21 @@ class Ray(Engine):
 
 def _connect(address: str, workers: int | None) -> tuple[Any, bool]:
     """Ray, connected, and whether this process started it."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address == LOCAL and "ray" not in sys.modules:
+        os.environ.setdefault(*_STAY_LOCAL)
     try:
         import ray
     except ImportError as error:
         raise WorkerError("Ray is not installed; pip install 'hardstep[ray]'") from error
     if ray.is_initialized():
         return ray, False
+    if address == LOCAL and os.environ.get(_STAY_LOCAL[0]) != _STAY_LOCAL[1]:
+        raise WorkerError(
+            "Ray was imported before hardstep's Ray() and would listen on every network of this "
+            f"machine; set {'='.join(_STAY_LOCAL)} before it is imported, or call ray.init() "
+            "yourself"
+        )
+    _check_reachable(address)
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     here = {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
@@ -196,6 +208,20 @@ def _connect(address: str, workers: int | None) -> tuple[Any, bool]:
             f"Ray could not be reached {where} ({_shorten(error)}); look at it with: ray status"
         ) from error
     return ray, True
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=REACHED_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise WorkerError(
+            f"Ray could not be reached at {address} ({_shorten(error)}); is the cluster up, and "
+            "may this machine connect to it?"
+        ) from error
 
 
 def _shorten(error: BaseException) -> str:
