@@ -9,6 +9,7 @@ from typing import Any
 
 from hardstep.cli.options import TrainOptions
 from hardstep.distributed import Engine, Futures, Peers, Ray, is_under_torchrun
+from hardstep.distributed.worker import end_with_parent
 from hardstep.errors import ConfigError
 
 Workers = Engine | Peers
@@ -26,7 +27,12 @@ def open_workers(options: TrainOptions) -> Iterator[Workers | None]:
     elif options.ray is not None:
         engine = Ray(options.ray, workers=options.workers)
     elif options.workers is not None:
-        make = partial(ProcessPoolExecutor, options.workers, mp_context=get_context("spawn"))
+        make = partial(
+            ProcessPoolExecutor,
+            options.workers,
+            mp_context=get_context("spawn"),
+            initializer=end_with_parent,
+        )
         engine = Futures(make, options.workers)
     try:
         yield engine

@@ -96,6 +96,9 @@ class Engine(ABC):
         del error
         return False
 
+    def tend(self) -> None:  # noqa: B027  # most engines have nothing to do
+        """Called a few times a second while tiles are out."""
+
     def prepare(self) -> None:  # noqa: B027  # most engines have nothing to do
         """Called before every question: take in workers that have joined."""
 

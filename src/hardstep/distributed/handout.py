@@ -74,6 +74,10 @@ class Port(Protocol):
         """Whether an exception of a tile means that its worker is gone."""
         ...
 
+    def tend(self) -> None:
+        """Called a few times a second while tiles are out."""
+        ...
+
 
 @dataclass
 class _Tile:
@@ -133,6 +137,7 @@ class Handout:
                     f"no worker has answered for {self.patience.timeout:g} s; look whether they "
                     "run, or allow more with timeout="
                 )
+            self.port.tend()
             self._hand_out_stragglers()
         self.counts.available += (time.monotonic() - began) * max(1, self.port.workers)
         for future in self.flying:

@@ -8,11 +8,12 @@ steps.
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from hardstep._checks import check_count
+from hardstep._checks import check_count, check_positive
 from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
 from hardstep.distributed.handout import Patience
@@ -60,6 +61,8 @@ class Ray(Engine):
         prepare: Called once in every actor with its name: open the board, calibrate it. Called
             again when the actor is started again.
         options: For Ray, per actor: `{"num_gpus": 1}`, `{"resources": {"board": 1}}`.
+        timeout: Seconds that a tile may take, also while it waits for the one before it; an actor
+            that exceeds it is started again. For devices that hang; no limit if left out.
         evaluator: How a worker computes losses of a model; see `Futures`.
         patience: What is done when workers fail.
         tiles: Per worker and step.
@@ -76,11 +79,16 @@ class Ray(Engine):
         names: list[str] | None = None,
         prepare: Callable[[str], object] | None = None,
         options: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
         evaluator: Evaluator | None = None,
         patience: Patience | None = None,
         tiles: int = TILES,
     ) -> None:
         super().__init__(evaluator, patience, tiles)
+        if timeout is not None:
+            check_positive("Ray: timeout", timeout)
+        self._timeout = timeout
+        self._since: dict[Future[Any], tuple[str, float]] = {}  # tiles that fly, to whom
         if workers is not None:
             check_count("Ray: workers", workers)
         if names is not None and (len(set(names)) != len(names) or not names):
@@ -149,12 +157,25 @@ class Ray(Engine):
         name = min(self._load, key=self._load.__getitem__)
         future: Future[Any] = self._actors[name].evaluate.remote(task).future()
         self._load[name] += 1
-        future.add_done_callback(lambda done: self._land(name, done))
+        self._since[future] = name, time.monotonic()
+        future.add_done_callback(self._land)
         return future
 
-    def _land(self, name: str, future: "Future[Any]") -> None:
+    def _land(self, future: "Future[Any]") -> None:
+        name, _ = self._since.pop(future, ("", 0.0))
         if name in self._load:
             self._load[name] -= 1
+
+    def tend(self) -> None:
+        """Start actors again that have not answered in time."""
+        if self._timeout is None:
+            return
+        now = time.monotonic()
+        late = {name for name, since in list(self._since.values()) if now - since > self._timeout}
+        for name in late:
+            self._ray.kill(self._actors[name], no_restart=False)
+            for future in [one for one, (own, _) in list(self._since.items()) if own == name]:
+                self._since[future] = name, now  # it gets the time again
 
     def is_loss(self, error: BaseException) -> bool:
         """Whether an actor, its node or Ray's connection to it is gone."""

@@ -9,7 +9,9 @@ import pickle
 import socket
 import time
 from collections import OrderedDict
-from threading import RLock
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from threading import RLock, Thread
 from typing import Any
 
 import torch
@@ -139,6 +141,22 @@ class Worker:
 def name_process() -> str:
     """This process, in a word."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, however it does.
+
+    For the `initializer` of a process pool: its processes would wait for tiles for ever.
+    """
+    parent = parent_process()
+    if parent is not None:
+        watch = Thread(target=_end_after, args=(parent.sentinel,), daemon=True)
+        watch.start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
 
 
 _HERE: list[Worker] = []  # this process's, once it has been asked
