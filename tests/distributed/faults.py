@@ -67,15 +67,20 @@ def staged(name, draw):
 
 
 @contextmanager
-def tormented(find, draw, faults, kinds, every):
-    """While this lasts, processes that `find` lists are killed or stopped at random times."""
-    over = threading.Event()
+def tormented(find, engine, draw, faults, every):
+    """While this lasts, processes that `find` lists are killed or stopped at random times.
+
+    After each fault the engine may answer a few tiles, or nothing would ever come of it.
+    """
+    over, kinds = threading.Event(), ["SIGKILL", "SIGSTOP"]
 
     def torment():
+        answered = 0
         while not over.wait(draw.uniform(*every)):
             alive = find()
-            if not alive:
+            if not alive or engine.counts.tiles < answered + 4:
                 continue
+            answered = engine.counts.tiles
             victim, kind = draw.choice(alive), draw.choice(kinds)
             try:
                 os.kill(victim, getattr(signal, kind))
@@ -119,7 +124,7 @@ def pool(name, draw):
     with Futures(make, 3, patience=IMPATIENT) as engine:
         TRAIN["closure"](engine, steps=1)  # processes are up
         workers = partial(list_workers, engine)
-        with tormented(workers, draw, faults, ["SIGKILL", "SIGSTOP"], (0.2, 1.0)):
+        with tormented(workers, engine, draw, faults, (0.1, 0.6)):
             found = TRAIN[name](engine, steps=STEPS)
         for pid in list_workers(engine):
             resurrect(pid)
@@ -140,7 +145,7 @@ def ray(name, draw, _engines=[]):  # noqa: B006  # one Ray for all runs
         _engines.append(Ray(workers=2, timeout=20.0, patience=IMPATIENT))
     faults = []
     find = partial(list_children, "ray::_Actor")
-    with tormented(find, draw, faults, ["SIGKILL", "SIGSTOP"], (0.5, 2.0)):
+    with tormented(find, _engines[0], draw, faults, (0.2, 1.0)):
         found = TRAIN[name](_engines[0], steps=STEPS)
     return found, faults
 

@@ -8,8 +8,14 @@ from multiprocessing import get_context
 from typing import Any
 
 from hardstep.cli.options import TrainOptions
-from hardstep.distributed import Engine, Futures, Peers, Ray, is_under_torchrun
-from hardstep.distributed.worker import end_with_parent
+from hardstep.distributed import (
+    Engine,
+    Futures,
+    Peers,
+    Ray,
+    end_with_parent,
+    is_under_torchrun,
+)
 from hardstep.errors import ConfigError
 
 Workers = Engine | Peers

@@ -6,5 +6,16 @@ from hardstep.distributed.futures import Futures
 from hardstep.distributed.handout import Patience
 from hardstep.distributed.ray import Ray
 from hardstep.distributed.torchrun import Peers, is_under_torchrun
+from hardstep.distributed.worker import device, end_with_parent
 
-__all__ = ["Counts", "Engine", "Futures", "Patience", "Peers", "Ray", "is_under_torchrun"]
+__all__ = [
+    "Counts",
+    "Engine",
+    "Futures",
+    "Patience",
+    "Peers",
+    "Ray",
+    "device",
+    "end_with_parent",
+    "is_under_torchrun",
+]

@@ -18,7 +18,7 @@ from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
 from hardstep.distributed.handout import Patience
 from hardstep.distributed.messages import Task
-from hardstep.distributed.worker import Worker
+from hardstep.distributed.worker import Worker, keep_device
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
 
@@ -36,7 +36,7 @@ class _Actor:
     def __init__(self, name: str, prepare: Callable[[str], object] | None) -> None:
         self._worker = Worker(name)
         if prepare is not None:
-            prepare(name)
+            keep_device(prepare(name))
 
     def evaluate(self, task: Task) -> Any:
         """See `Worker.evaluate`."""
@@ -58,8 +58,8 @@ class Ray(Engine):
             such as `auto` or `ray://host:10001`.
         workers: Actors; as many as the cluster has processors if left out.
         names: A name for every actor instead, such as those of boards.
-        prepare: Called once in every actor with its name: open the board, calibrate it. Called
-            again when the actor is started again.
+        prepare: Called once in every actor with its name: open the board, calibrate it, return it.
+            An objective finds it with `device()`. Called again when the actor is started again.
         options: For Ray, per actor: `{"num_gpus": 1}`, `{"resources": {"board": 1}}`.
         timeout: Seconds that a tile may take, also while it waits for the one before it; an actor
             that exceeds it is started again. For devices that hang; no limit if left out.

@@ -159,6 +159,28 @@ def _end_after(sentinel: int) -> None:
     os._exit(1)
 
 
+_DEVICES: list[Any] = []  # what this process has been prepared with
+
+
+def keep_device(made: Any) -> None:
+    """Let objectives that run in this process find a device."""
+    _DEVICES[:] = [made]
+
+
+def device() -> Any:
+    """What `prepare` has returned in this worker: the board that an objective talks to.
+
+    Raises:
+        WorkerError: This process has not been prepared.
+    """
+    if not _DEVICES:
+        raise WorkerError(
+            f"process {name_process()} has no device; give Ray a function that opens one, as "
+            "prepare="
+        )
+    return _DEVICES[0]
+
+
 _HERE: list[Worker] = []  # this process's, once it has been asked
 
 
