@@ -18,12 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardstep import __version__
 from hardstep._checks import check_count
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.handout import Handout, Patience
 from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
-from hardstep.distributed.messages import Digests, Key, Need, StepMessage, Task
+from hardstep.distributed.messages import VERSION, Digests, Key, Need, StepMessage, Task
 from hardstep.distributed.tensors import Known, TensorTable, pack, pack_values
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
@@ -179,7 +178,7 @@ class Engine(ABC):
         self.prepare()
         self._step += 1
         message, known = self._write(job, asked, move, question)
-        step = __version__, pickle.dumps(message)
+        step = VERSION, pickle.dumps(message)
         tasks = [
             Task(Key(self._run, self._step, start, stop), step)
             for start, stop in cut_evenly(num, self._tiles * max(1, self.workers))

@@ -3,6 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
+
+from hardstep import __version__
+
+VERSION = f"{__version__} with torch {torch.__version__}"  # the same for driver and workers
+
 
 class Key(NamedTuple):
     """What an answer is an answer to; any other is dropped."""
@@ -42,7 +48,7 @@ class Task:
     """A tile to evaluate, with what the worker is known to lack."""
 
     key: Key
-    step: tuple[str, bytes]  # hardstep's version, and a StepMessage that is pickled once
+    step: tuple[str, bytes]  # versions, and a StepMessage that is pickled once
     parts: tuple[bytes, ...] = ()  # of the job, packed
     values: bytes = b""  # tensors, packed
 

@@ -10,6 +10,7 @@ that have drifted apart stop instead of going on with each other's losses.
 
 import hashlib
 import os
+import sys
 import time
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -25,10 +26,11 @@ from hardstep._torch import tree_leaves
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.jobs import make_job
 from hardstep.distributed.tensors import digest
-from hardstep.errors import WorkerError
+from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import (
     Candidates,
     Evaluator,
+    Explanation,
     Incremental,
     ModelObjective,
     Objective,
@@ -41,6 +43,7 @@ from hardstep.evaluation.sharing import Opened, Unfit, follow, share
 
 FINE, FAILED, UNFIT = range(3)
 _TIERS = (FUSED, EVENTS, INCREMENTAL, RECORD)  # what candidates may not fit
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -91,6 +94,8 @@ class Peers:
 
     def _join(self) -> None:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
+        if os.environ["MASTER_ADDR"] in LOOPBACK and sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else the host's name decides
         if not dist.is_initialized():
             try:
                 dist.init_process_group(backend, timeout=timedelta(seconds=self._timeout))
@@ -135,6 +140,15 @@ class Peers:
         """One loss per candidate, (N,)."""
         inner = self._evaluator or own_evaluator(problem.model) or self._usual
         return self.collect(ModelObjective(problem, inner), candidates)
+
+    def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
+        """How a rank evaluates a step, and how the step divides."""
+        inner = self._evaluator or own_evaluator(problem.model) or self._usual
+        explain = getattr(inner, "explain", None)
+        if explain is None:
+            raise ConfigError(f"explain needs an evaluator with a method explain, got {inner!r}")
+        found: Explanation = explain(candidates, problem)
+        return found.divided(self.workers, 8 * len(candidates))
 
     def spread(self, objective: Objective) -> "_Shared":
         """The same objective, evaluated by all ranks."""

@@ -6,6 +6,7 @@ missed steps; then it answers with what it needs, and gets the tile again togeth
 
 import os
 import pickle
+import signal
 import socket
 import time
 from collections import OrderedDict
@@ -17,9 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardstep import __version__
 from hardstep.distributed.jobs import PointsJob, SearchJob, join_parts
-from hardstep.distributed.messages import Answer, Misfit, Need, StepMessage, Task
+from hardstep.distributed.messages import VERSION, Answer, Misfit, Need, StepMessage, Task
 from hardstep.distributed.tensors import digest, unpack, unpack_values
 from hardstep.errors import WorkerError
 from hardstep.evaluation.sharing import Opened, Unfit
@@ -118,10 +118,10 @@ class Worker:
         began, key = time.perf_counter(), task.key
         if run.message is None or run.message.step != key.step:
             version, blob = task.step
-            if version != __version__:
+            if version != VERSION:
                 raise WorkerError(
-                    f"the driver runs hardstep {version} and worker {self.name} has "
-                    f"{__version__}; install the same version on both"
+                    f"the driver runs hardstep {version} and worker {self.name} has {VERSION}; "
+                    "install the same versions on both"
                 )
             need = run.take_step(pickle.loads(blob), task)
             if need is not None:
@@ -144,10 +144,12 @@ def name_process() -> str:
 
 
 def end_with_parent() -> None:
-    """Let this process end when the one that started it does, however it does.
+    """Let this process end when the one that started it does, however it does, and not before.
 
-    For the `initializer` of a process pool: its processes would wait for tiles for ever.
+    For the `initializer` of a process pool. Its processes would wait for tiles for ever when the
+    driver is killed; and Ctrl-C, which reaches them all, is the driver's to answer.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
         watch = Thread(target=_end_after, args=(parent.sentinel,), daemon=True)

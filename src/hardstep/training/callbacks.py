@@ -341,7 +341,7 @@ class ProgressBar(Callback):
             per_second = (run.interactions - self._interactions) / spent
             numbers = (
                 f"return {-report.loss:.4g}  valid {self._validation}  "
-                f"{run.interactions:,} interactions  {per_second:,.0f}/s"
+                f"{run.interactions:,} interactions  {per_second:,.0f}/s  {path}"
             )
         self.line.show(run.step, run.total_steps, numbers)
 
