@@ -1,5 +1,6 @@
 # make demo   set up .venv and train a spiking network on the bundled digits
 # make test   set up .venv with the development extras and run every check
+# make test-ray   the tests that start Ray, which the others leave out
 # make check   the same without the slow tests
 # make docs   build the pages into site/; broken links fail
 # make coverage   every test, with the lines and branches of src that they reach
@@ -15,16 +16,19 @@ ARGS   ?=
 # The tests of a module share what it computes, so a module stays on one worker.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
-.PHONY: demo test check docs coverage lint release-check fuzz bench-step bench-maxsat clean
+.PHONY: demo test test-ray check docs coverage lint release-check fuzz bench-step bench-maxsat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hardstep train snn $(if $(OUT),--out $(OUT))
 
 test: lint
-	$(PYTEST)
+	$(PYTEST) -m "not ray"
+
+test-ray: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray tests/distributed
 
 check: lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not ray"
 
 # Not --quiet: what it does not print, --strict does not count.
 docs: $(VENV)/.installed-docs
@@ -32,7 +36,7 @@ docs: $(VENV)/.installed-docs
 	@echo "the pages are in site/; to read them with search: $(BIN)/python -m http.server -d site"
 
 coverage: $(VENV)/.installed-dev
-	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) -m "not ray" --cov --cov-report=term-missing:skip-covered
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -39,6 +39,7 @@ LAYERS = [
     {"training"},
     {"nn", "data"},
     {"rl"},
+    {"distributed"},
     {"maxsat", "tasks"},
     {"theory", "bench"},
     {"cli"},

@@ -1,6 +1,7 @@
 """The public names: what a user starts with. Each package (`hardstep.solvers`, ...) has more."""
 
 from . import data as data
+from . import distributed as distributed
 from . import maxsat as maxsat
 from . import nn as nn
 from . import rl as rl

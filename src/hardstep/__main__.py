@@ -1,4 +1,4 @@
-"""`python -m hardstep`, where the command is not on the path."""
+"""`python -m hardstep`, as torchrun starts it: the `hardstep` program."""
 
 from hardstep.cli.main import main
 

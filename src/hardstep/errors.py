@@ -47,6 +47,17 @@ class NonFiniteLossError(HardstepError, ArithmeticError):
         return type(self), (self.count, self.first)  # so that a worker process can send it
 
 
+class WorkerError(HardstepError, RuntimeError):
+    """Workers are gone, do not answer, or are not what the run needs.
+
+    `told_by_all` marks what every rank of a run finds out alike, so that one of them tells it.
+    """
+
+    def __init__(self, message: str, told_by_all: bool = False) -> None:
+        super().__init__(message)
+        self.told_by_all = told_by_all
+
+
 class HardstepWarning(UserWarning):
     """Base of all warnings given by hardstep."""
 

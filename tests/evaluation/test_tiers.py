@@ -111,7 +111,7 @@ def evaluate_by_clock(problem, monkeypatch, layers, *seconds):
     problem = Problem(build(lambda: layers, 0), problem.inputs, problem.target, F.cross_entropy)
     times = (time for end, taken in enumerate(seconds) for time in (10 * end, 10 * end + taken))
     clock = SimpleNamespace(perf_counter=lambda: next(times))
-    monkeypatch.setattr("hardstep.evaluation.tiers.time", clock)
+    monkeypatch.setattr("hardstep.evaluation.opened.time", clock)
     evaluator = Incremental()
     ModelObjective(problem, evaluator).losses(candidates_for(problem.model, RowWise(2)))
     return evaluator

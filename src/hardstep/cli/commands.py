@@ -47,19 +47,30 @@ COMMANDS: dict[str, tuple[type, str]] = {  # what is typed: its arguments, and w
 }
 
 
+OPTIONAL = {"--ray": "local"}  # options that may go without their value, and what it is then
 _UsageError: Any = typer.BadParameter.__base__  # typer does not export it
 
 
 class _Program(TyperGroup):
     """Shows what was typed without control characters: typer quotes it past our own output."""
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+    def make_context(self, info_name: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
         with _quote_printable():
-            return super().make_context(*args, **kwargs)
+            return super().make_context(info_name, _fill_in(args), *more, **kwargs)
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
         with _quote_printable():
             return super().invoke(*args, **kwargs)
+
+
+def _fill_in(args: list[str]) -> list[str]:
+    """What was typed, with values of options that may go without; typer knows no such options."""
+    filled = []
+    for word, after in zip(args, [*args[1:], "-"], strict=True):
+        filled.append(word)
+        if word in OPTIONAL and after.startswith("-"):
+            filled.append(OPTIONAL[word])
+    return filled
 
 
 @contextmanager

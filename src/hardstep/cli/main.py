@@ -29,6 +29,8 @@ def main() -> None:
     try:
         app()
     except HardstepError as error:
+        if getattr(error, "told_by_all", False) and os.environ.get("RANK", "0") != "0":
+            sys.exit(2)  # the first rank tells it
         _refuse(str(error))
     except OSError as error:  # the system's: a file that vanished, a disk that is full
         named = "" if error.filename is None else f"{error.filename}: "

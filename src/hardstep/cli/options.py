@@ -82,6 +82,21 @@ class TrainOptions:
         bool,
         _flag("--resume", "Continue the latest run of this task and seed, or the run in --out."),
     ] = False
+    workers: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Share the evaluations of a step among this many processes, on this machine or, "
+            "with --ray, on a cluster. The result is the same, bit for bit.",
+        ),
+    ] = None
+    ray: Annotated[
+        str | None,
+        Option(
+            metavar="[ADDRESS]",
+            help="Let Ray run the workers: on the cluster at this address, or on this machine.",
+        ),
+    ] = None
     coverage: Annotated[
         bool,
         _flag("--coverage", "Print which hypotheses of the convergence theorem the run met."),

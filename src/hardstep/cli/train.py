@@ -15,6 +15,7 @@ from hardstep.cli.hints import find_program, format_evaluate
 from hardstep.cli.options import TrainOptions
 from hardstep.cli.output import print
 from hardstep.cli.results import RESULT, read_result, write_result
+from hardstep.cli.workers import Workers, describe_workers, open_workers
 from hardstep.data import Batches, DataSet
 from hardstep.errors import CheckpointError, ConfigError
 from hardstep.optim import PolyStep
@@ -58,14 +59,30 @@ def run_train(options: TrainOptions) -> int:
             if not (folder / PICTURE).exists():
                 _draw_again(task, saved, folder, result)
             return _report(task, result, folder, options)
-    check_folder(folder, "--out")
+    with open_workers(options) as engine:
+        return _train(task, folder, steps, options, saved if options.resume else None, engine)
+
+
+def _train(
+    task: Task,
+    folder: Path,
+    steps: int,
+    options: TrainOptions,
+    saved: dict[str, Any] | None,
+    engine: Workers | None,
+) -> int:
+    """The run itself; of several ranks, the first one writes and reports."""
+    leads = bool(getattr(engine, "leads", True))
+    if leads:
+        check_folder(folder, "--out")
     dataset = task.data(options.seed)
     model = hard.build(task.model, options.seed)
-    if options.resume:
+    if saved is not None:
         restore(model, saved["model"], folder / CHECKPOINT, task)
     try_model(task, dataset, model)
-    optimizer = PolyStep(model, task.settings(steps), seed=options.seed)
-    _announce(task, optimizer, steps, folder)
+    optimizer = PolyStep(model, task.settings(steps), seed=options.seed, evaluator=engine)
+    if leads:
+        _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
     meta["settings"] = describe(optimizer.settings)
     with dataset.seal():
@@ -85,9 +102,11 @@ def run_train(options: TrainOptions) -> int:
             checkpoint=Checkpoint(folder / CHECKPOINT, meta=meta),
             resume=options.resume,
         )
+    if not leads:
+        return 130 if outcome.stopped == INTERRUPTED else 0
     if outcome.stopped == INTERRUPTED:
         return _report_interruption(task, outcome, folder, meta)
-    result = _score(task, dataset, model, outcome, meta)
+    result = _score(task, dataset, model, outcome, meta) | describe_workers(engine)
     write_result(folder, result)
     _draw(task, dataset, model, folder, result, options.gif)
     if options.coverage:

@@ -13,6 +13,7 @@ from torch import Tensor
 from hardstep._checks import check_count
 from hardstep.data.dataset import DataSet, Split
 from hardstep.errors import ConfigError
+from hardstep.evaluation.origins import note_origin
 from hardstep.seeds import check_seed, generator
 
 
@@ -74,5 +75,8 @@ class Batches:
 
     def _cut(self, order: Tensor, index: int) -> tuple[Tensor, Tensor]:
         start = index * self.batch_size
-        part = self.split.select(order[start : start + self.batch_size])
+        rows = order[start : start + self.batch_size]
+        part = self.split.select(rows)
+        note_origin(part.inputs, self.split.inputs, rows)
+        note_origin(part.labels, self.split.labels, rows)
         return part.inputs, part.labels

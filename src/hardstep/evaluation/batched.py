@@ -26,8 +26,10 @@ from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_mem
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
+from hardstep.evaluation.sharing import ByTiles, Questions, ask_once
 
 BATCHED = "batched"
+_UNUSED = "not used yet"
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
 LIVE_VALUES = 4  # intermediate results of the largest size that are alive together
@@ -50,7 +52,7 @@ class Batched:
         check_positive("Batched: memory_budget", memory_budget)
         self.tile = tile
         self.memory_budget = memory_budget
-        self.note = "not used yet"
+        self.note = _UNUSED
         self._refused: Findings[nn.Module, str] = Findings()
         self._sizes: Findings[nn.Module, dict[str, _Size]] = Findings()
 
@@ -79,12 +81,37 @@ class Batched:
                 self.note = BATCHED
                 return losses
         # A real fault of the model raises here too, and is not remembered.
-        known = self._sizes.get(problem.model, {}).get(find_shapes(problem))
-        left = self.memory_budget - (known.peak if known else 0)
-        losses = OneByOne(memory_budget=max(1, left)).losses(candidates, problem, spans)
+        losses = self._one_by_one(problem).losses(candidates, problem, spans)
         self._refused[problem.model] = refused
         self.note = f"{ONE_BY_ONE}: {refused}"
         return losses
+
+    def tiles(self, candidates: Candidates, problem: Problem, span: Span) -> list[Span]:
+        """Where a span may be cut: whatever part is evaluated, its losses are those of the whole.
+
+        A model that has not been seen is tried on the first tile, as the whole span would be.
+        """
+        if self.note == _UNUSED:
+            size = self._tile_size(candidates, problem, span)
+            self.losses(candidates, problem, [next(span.tiles(size))])
+        if problem.model in self._refused:
+            return self._one_by_one(problem).tiles(candidates, problem, span)
+        return list(span.tiles(self._tile_size(candidates, problem, span)))
+
+    def open(self, candidates: Candidates, problem: Problem) -> ByTiles:
+        """A step of which parts can be evaluated."""
+        tiles = partial(self.tiles, candidates, problem)
+        run = partial(self.losses, candidates, problem)
+        return ByTiles(list(candidates.spans()), tiles, run)
+
+    def ask(self, candidates: Candidates, problem: Problem) -> Questions:
+        """One question."""
+        del candidates, problem
+        return ask_once()
+
+    def _one_by_one(self, problem: Problem) -> OneByOne:
+        known = self._sizes.get(problem.model, {}).get(find_shapes(problem))
+        return OneByOne(memory_budget=max(1, self.memory_budget - (known.peak if known else 0)))
 
     def describe(
         self, candidates: Candidates, problem: Problem, span: Span, reason: str

@@ -6,10 +6,13 @@
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
 
-A tier returns losses, or a reason why it does not; `tiers` has the loop that tries them.
+A tier plans how it evaluates a block, or says why it does not; `tiers` has the loop that tries
+them. A plan cuts the block at fixed places, so that any part of it has the losses it has in the
+whole.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -111,6 +114,36 @@ class Step:
         return (self.record.signature, span.block, self.candidates.offsets.shape[-1])
 
 
+@dataclass(frozen=True)
+class Tiling:
+    """How a tier evaluates a block: where it cuts, and what it does with some of the tiles.
+
+    Args:
+        span: The whole block.
+        cut: Its tiles. What is in one is evaluated together, and rounds as it does in this company.
+        run: The losses of tiles, one after the other, or of the whole block.
+    """
+
+    span: Span
+    cut: Callable[[], list[Span]]
+    run: Callable[[list[Span]], Tensor]
+
+    def tiles(self, start: int, stop: int) -> list[Span]:
+        """Those that begin among these candidates; the whole block, if it lies among them."""
+        if start <= self.span.start and self.span.end <= stop:
+            return [self.span]
+        return [tile for tile in self.cut() if start <= tile.start < stop]
+
+
+def tile_evenly(span: Span, size: int, run: Callable[[Span], Tensor]) -> Tiling:
+    """Tiles of one size, the last as it comes."""
+
+    def run_all(tiles: list[Span]) -> Tensor:
+        return torch.cat([piece for tile in tiles for piece in tile.evaluate(run, size)])
+
+    return Tiling(span, lambda: list(span.tiles(size)), run_all)
+
+
 class Tier(ABC):
     """A way to evaluate a block."""
 
@@ -124,8 +157,10 @@ class Tier(ABC):
         return self.name
 
     @abstractmethod
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """The losses of a span, or why this tier does not find them: nothing, if it is not for it.
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """How a span is evaluated, or why not by this tier: nothing, if it is not for it.
+
+        What is decided here follows from the whole span, whatever part of it is evaluated then.
 
         Raises:
             Refused: The record cannot answer, so that no tier that reads it could.
@@ -151,8 +186,8 @@ class Fused(Tier):
     name = FUSED
     distrusted = (FUSED,)
 
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """See `Tier.losses`."""
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """See `Tier.plan`."""
         key, plans = step.key(span), step.memory.plans
         if key not in plans:
             nodes = step.slice(span).nodes
@@ -168,9 +203,9 @@ class Fused(Tier):
             walk = None if step.record.result in sums else Walk(step.slice(span), REGISTRY)
             run = partial(self._run, step, kernel, walk)
             size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
-            return torch.cat(span.evaluate(run, size))
-        except Unfusable as unfit:  # these candidates, not the operations
+        except Unfusable as unfit:  # these values, not the operations
             return str(unfit)
+        return tile_evenly(span, size, run)
 
     @staticmethod
     def _run(step: Step, kernel: Kernel, walk: Walk | None, tile: Span) -> Tensor:
@@ -203,8 +238,8 @@ class Events(Tier):
     name = EVENTS
     distrusted = (EVENTS,)
 
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """See `Tier.losses`."""
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """See `Tier.plan`."""
         part = step.slice(span)
         nodes = part.nodes
         if not any(REGISTRY[node.name].of_pictures for node in nodes):
@@ -219,15 +254,22 @@ class Events(Tier):
             return reason
         walk = Walk(part, REGISTRY)
         first, rest = self._split(step, span)
-        run = partial(self._losses, step, kernel, walk)
         try:
             losses, work = self._run(step, kernel, walk, first)
-            rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
-            if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
-                raise Refused("a candidate changes so much that whole forward passes take less")
-            return torch.cat([losses, *rest.evaluate(run, self._tile_size(step, kernel))])
         except Unfusable as unfit:  # these candidates, not the operations
             return str(unfit)
+        rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
+        if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
+            raise Refused("a candidate changes so much that whole forward passes take less")
+        size, one = self._tile_size(step, kernel), partial(self._losses, step, kernel, walk)
+
+        def run(tiles: list[Span]) -> Tensor:
+            pieces = [losses] if tiles[0] in (span, first) else []
+            for tile in [rest if tile == span else tile for tile in tiles if tile != first]:
+                pieces += tile.evaluate(one, size)
+            return torch.cat(pieces)
+
+        return Tiling(span, lambda: [first, *rest.tiles(size)], run)
 
     def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
         key, programs = step.key(span), step.memory.programs
@@ -286,14 +328,14 @@ class Carried(Tier):
     # What a model hides from the record it may hide from a batched pass too.
     distrusted = (INCREMENTAL, BATCHED)
 
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """See `Tier.losses`."""
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """See `Tier.plan`."""
         types = {step.candidates.base[name].dtype for name in step.names(span)}
         if types & HALVES:
             return "in half precision, the order of a sum shows"
         walk = Walk(step.slice(span), REGISTRY)
         run = partial(walk.losses, step.candidates)
-        return torch.cat(span.evaluate(run, self._tile_size(step, walk, span)))
+        return tile_evenly(span, self._tile_size(step, walk, span), run)
 
     def _tile_size(self, step: Step, walk: Walk, span: Span) -> int:
         """Candidates at once: by their largest value, and by what the budget holds of them all."""
@@ -325,9 +367,11 @@ class Plain(Tier):
         """See `Tier.taken`."""
         return self.evaluator.path
 
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """See `Tier.losses`."""
-        return self.evaluator.losses(step.candidates, step.problem, [span])
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """See `Tier.plan`."""
+        given = step.candidates, step.problem
+        cut = partial(self.evaluator.tiles, *given, span)
+        return Tiling(span, cut, partial(self.evaluator.losses, *given))
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""

@@ -60,6 +60,7 @@ class Candidates:
     asked: Tensor  # (A,) the particles asked about, ascending
     offsets: Tensor  # (A, V, K, d_p)
     seed: int  # of the random numbers all forward passes of this step share
+    move: Tensor | None = None  # (n,) coordinates; the base is the one before, moved by it
 
     def __len__(self) -> int:
         return self.offsets.shape[:3].numel()

@@ -9,7 +9,7 @@ import io
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -105,6 +105,18 @@ class Explanation:
     forward: Cost
     memory: int  # bytes, at most, beside weights and bases
     recording: float = field(default=0.0, compare=False)  # seconds before the first probe
+    workers: int = 0  # that share a step; none if it is evaluated here
+    traffic: int = 0  # bytes that travel in a step for each of them, there and back
+
+    def divided(self, workers: int, traffic: int) -> "Explanation":
+        """The same step, shared by workers."""
+        return replace(self, workers=workers, traffic=traffic)
+
+    @property
+    def efficiency(self) -> float:
+        """The share of their time that workers would spend on probes that nobody else has."""
+        shared = (self.seconds - self.recording) / max(1, self.workers)
+        return self.seconds / max(1, self.workers) / max(self.recording + shared, 1e-12)
 
     @property
     def seconds(self) -> float:
@@ -129,6 +141,7 @@ class Explanation:
             f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases",
             f"a step takes about {format_duration(self.seconds)}, of which "
             + ", ".join(part.replace(" ", GLUE) for part in parts),
+            *self._describe_sharing(),
         )
         lines = [
             *_print(self._costs(), 2 * WIDTH),
@@ -137,6 +150,16 @@ class Explanation:
         if any(one.reason for one in self.parameters):
             lines += ["", *_print(self._reasons(), WIDTH)]
         return "\n".join(lines)
+
+    def _describe_sharing(self) -> tuple[str, ...]:
+        if not self.workers:
+            return ()
+        taken = self.seconds / self.workers / self.efficiency
+        return (
+            f"{self.workers} workers share it: each runs the forward pass, then its tiles, about "
+            f"{format_duration(taken)} a step without what travel takes (efficiency "
+            f"{self.efficiency:.0%}); {_short(self.traffic)} bytes travel for each",
+        )
 
     def _costs(self) -> Table:
         """A line per parameter; what its block has in common stands in the block's first."""

@@ -7,9 +7,9 @@ and differ in how much they recompute. `make_objective` finds the objective that
 of `step` describe.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 
 from hardstep._checks import check_method, check_real, list_arguments, show
 from hardstep.errors import ConfigError, ObjectiveError
-from hardstep.evaluation.candidates import Candidates
+from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import NoWrites, WriteError
 from hardstep.evaluation.sandbox import Slots, isolate, reseed
+from hardstep.evaluation.sharing import ByParticles, ByTiles, Opened, Questions, ask_once
 
 LossFunction = Callable[..., Tensor]
 CLOSURE_TILE = 32  # candidates whose changed tensors are built together, at most
-FUNCTION_TILE = 4096  # candidates per call of a vectorized function, at most
+FUNCTION_TILE = 512  # candidates per call of a vectorized function, at most
 # Whether a model's forward pass writes to its parameters, by mode (training or not).
 _WRITES: WeakKeyDictionary[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
 
@@ -142,6 +143,23 @@ class ModelObjective:
         with torch.no_grad():
             return self.evaluator.losses(candidates, self.problem)
 
+    def open(self, candidates: Candidates) -> Opened:
+        """What answers for any range of them; whole particles, if the evaluator has no tiles."""
+        open_step = getattr(self.evaluator, "open", None)
+        with torch.no_grad():
+            opened: Opened = (
+                ByParticles(self).open(candidates)
+                if open_step is None
+                else open_step(candidates, self.problem)
+            )
+        return opened
+
+    def ask(self, candidates: Candidates) -> Questions:
+        """The evaluator's questions, or the only one."""
+        ask = getattr(self.evaluator, "ask", None)
+        questions: Questions = ask_once() if ask is None else ask(candidates, self.problem)
+        return questions
+
 
 @dataclass(frozen=True, eq=False)
 class ClosureObjective:
@@ -156,6 +174,18 @@ class ClosureObjective:
 
     def losses(self, candidates: Candidates) -> Tensor:
         """One call per candidate."""
+        return self._call(candidates, list(candidates.spans()))
+
+    def open(self, candidates: Candidates) -> Opened:
+        """What answers for any range of them."""
+        return _open_tiles(candidates, CLOSURE_TILE, partial(self._call, candidates))
+
+    def ask(self, candidates: Candidates) -> Questions:
+        """One question."""
+        del candidates
+        return ask_once()
+
+    def _call(self, candidates: Candidates, spans: Sequence[Span]) -> Tensor:
         tensors = {name: tensor.detach() for name, tensor in candidates.base.items()}
         originals = {name: tensor.clone() for name, tensor in tensors.items()}
         shell = self.model if self.model is not None else nn.Module()
@@ -164,7 +194,7 @@ class ClosureObjective:
         losses: list[float] = []
         try:
             with isolate(shell) as restore, torch.no_grad():
-                for tile in candidates.tiles(CLOSURE_TILE):
+                for tile in candidates.tiles(CLOSURE_TILE, spans):
                     changed = candidates.changed(tile)
                     for i in range(tile.end - tile.start):
                         # All of them: the closure may write to tensors, too.
@@ -178,6 +208,12 @@ class ClosureObjective:
             _write(originals, tensors)
             _write(kept, buffers)
         return torch.tensor(losses, dtype=torch.float64)
+
+
+def _open_tiles(candidates: Candidates, most: int, run: Callable[[list[Span]], Tensor]) -> ByTiles:
+    """Tiles as a loop over all candidates would have them."""
+    spans = list(candidates.spans())
+    return ByTiles(spans, lambda span: list(candidates.tiles(most, [span])), run)
 
 
 def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
@@ -207,8 +243,20 @@ class FunctionObjective:
 
     def losses(self, candidates: Candidates) -> Tensor:
         """One call per tile of candidates."""
+        return self._call(candidates, list(candidates.spans()))
+
+    def open(self, candidates: Candidates) -> Opened:
+        """What answers for any range of them."""
+        return _open_tiles(candidates, FUNCTION_TILE, partial(self._call, candidates))
+
+    def ask(self, candidates: Candidates) -> Questions:
+        """One question."""
+        del candidates
+        return ask_once()
+
+    def _call(self, candidates: Candidates, spans: Sequence[Span]) -> Tensor:
         pieces = []
-        for tile in candidates.tiles(FUNCTION_TILE):
+        for tile in candidates.tiles(FUNCTION_TILE, spans):
             with torch.no_grad():
                 result = self.function(candidates.stacked(tile))
             pieces.append(as_losses(result, tile.end - tile.start))
@@ -291,9 +339,26 @@ def make_objective(
 ) -> Objective:
     """The objective that the arguments of `PolyStep.step` describe.
 
+    An evaluator that has workers (it has a method `spread`) evaluates closures, functions and
+    objectives, too.
+
     Raises:
         ConfigError: They describe none, or more than one.
     """
+    found = _find_objective(model, evaluator, inputs, target, loss_fn, batched, objective)
+    spread = None if isinstance(found, ModelObjective) else getattr(evaluator, "spread", None)
+    return found if spread is None else spread(found)
+
+
+def _find_objective(
+    model: nn.Module | None,
+    evaluator: Evaluator,
+    inputs: Any,
+    target: Any,
+    loss_fn: LossFunction | None,
+    batched: Callable[[dict[str, Tensor]], Any] | None,
+    objective: Objective | None,
+) -> Objective:
     if loss_fn is not None and not callable(loss_fn) and (callable(inputs) or callable(target)):
         seen = ", ".join(show(part) for part in (inputs, target, loss_fn))
         raise ConfigError(f"step takes (inputs, target, loss_fn) in this order, got ({seen})")

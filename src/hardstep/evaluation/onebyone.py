@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate
+from hardstep.evaluation.sharing import ByTiles, Questions, ask_once
 
 ONE_BY_ONE = "one by one"
 
@@ -29,9 +31,7 @@ class OneByOne:
         """A loop over candidates, or those of some spans."""
         losses: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
-            # Twice, since they are built from parts of their size.
-            fitting = self.memory_budget // (2 * candidates.changed_bytes(span))
-            for tile in candidates.tiles(max(1, min(self.tile, fitting)), [span]):
+            for tile in self.tiles(candidates, problem, span):
                 changed = candidates.changed(tile)
                 with isolate(problem.model) as restore:
                     for i in range(tile.end - tile.start):
@@ -40,6 +40,24 @@ class OneByOne:
                         losses.append(problem.run(candidates.base, one, candidates.seed))
                 del changed, one  # before the next ones are built
         return torch.stack(losses)
+
+    def tiles(self, candidates: Candidates, problem: Problem, span: Span) -> list[Span]:
+        """What is built together: rounding depends on it, so parts of a span are cut here."""
+        del problem
+        # Twice, since they are built from parts of their size.
+        fitting = self.memory_budget // (2 * candidates.changed_bytes(span))
+        return list(candidates.tiles(max(1, min(self.tile, fitting)), [span]))
+
+    def open(self, candidates: Candidates, problem: Problem) -> ByTiles:
+        """A step of which parts can be evaluated."""
+        tiles = partial(self.tiles, candidates, problem)
+        run = partial(self.losses, candidates, problem)
+        return ByTiles(list(candidates.spans()), tiles, run)
+
+    def ask(self, candidates: Candidates, problem: Problem) -> Questions:
+        """One question."""
+        del candidates, problem
+        return ask_once()
 
     def describe(
         self, candidates: Candidates, problem: Problem, span: Span, reason: str

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hardstep.errors import HardstepError
 from hardstep.evaluation.batched import BATCHED, Batched, find_shapes
-from hardstep.evaluation.blocks import MAX_TILE, TILE_BYTES, Memory, Step, Tier
+from hardstep.evaluation.blocks import MAX_TILE, TILE_BYTES, Memory, Step, Tier, Tiling
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.incremental.lanes import Lane
@@ -180,14 +180,17 @@ class Streamed(Tier):
     name = STREAMED
     distrusted = (STREAMED, BATCHED)
 
-    def losses(self, step: Step, span: Span) -> Tensor | str:
-        """See `Tier.losses`."""
+    def plan(self, step: Step, span: Span) -> Tiling | str:
+        """See `Tier.plan`; the losses are known by then, since blocks share forward passes."""
         assert isinstance(step, Cut)
         if span not in step.found:
             parts = step.parts([span])
             if parts != [span]:
-                return step.found[parts[-1]]
-        return step.found[span]
+                reason = step.found[parts[-1]]
+                assert isinstance(reason, str)
+                return reason
+        found = step.found[span]
+        return found if isinstance(found, str) else Tiling(span, lambda: [span], lambda _: found)
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""

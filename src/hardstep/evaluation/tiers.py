@@ -1,4 +1,4 @@
-"""The evaluator that computes what candidates change, and nothing else: one loop over tiers.
+"""The evaluator that computes what candidates change, and nothing else: its tiers.
 
 Per step: record one base forward pass. Per block of parameters, the first of these that applies:
 
@@ -20,11 +20,11 @@ differ, the tier is not used for that block again.
 was shared among tiers; `explain` adds what each block costs. The clock decides nothing.
 """
 
-import time
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from hardstep._checks import check_positive
@@ -51,10 +51,11 @@ from hardstep.evaluation.explain import (
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
+from hardstep.evaluation.opened import OpenStep
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.sharing import Opened, Piece, Questions, ask_without_misfits
 from hardstep.evaluation.streamed import STREAMED, Cut, Streamed, cut
 from hardstep.evaluation.trace.record import Record, Refused, TooLarge, record
-from hardstep.evaluation.verify import find_contradiction, report
 from hardstep.subspaces import BoundSubspace
 
 
@@ -120,27 +121,34 @@ class Incremental:
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """Losses block by block."""
+        return self.open(candidates, problem).piece({}, 0, len(candidates)).rows
+
+    def ask(self, candidates: Candidates, problem: Problem) -> Questions:
+        """One question; another one for every tier that candidates turn out not to fit."""
+        del candidates, problem
+        return ask_without_misfits()
+
+    def open(self, candidates: Candidates, problem: Problem) -> Opened:
+        """A step of which parts can be evaluated."""
         step = self._begin(candidates, problem)
         self._spent.clear()
         self._cut = step.reason if isinstance(step, Cut) else ""
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
-            losses = self.fallback.losses(candidates, problem)
-            self._spent[self.fallback.path] = 1.0
-            return losses
-        spans = list(candidates.spans())
-        if isinstance(step, Cut):
-            began = time.perf_counter()
-            spans = step.parts(spans)
-            self._spent[STREAMED] += time.perf_counter() - began
-        pieces = []
-        for span in spans:
-            began = time.perf_counter()
-            losses, tier, reason = self._evaluate(step, span)
-            pieces.append(self._restore_digits(step, span, losses))
-            self._spent[tier.taken] += time.perf_counter() - began
-            self.notes[step.names(span)] = tier.name if tier.reads_record else reason
-        return torch.cat(pieces)
+            return _Plain(self.fallback.open(candidates, problem), self._note_fallback)
+        return self._open(step)
+
+    def _open(self, step: Step) -> OpenStep:
+        reason = "" if self.fused else "kernels are switched off"
+
+        def note(span: Span, tier: Tier, why: str, seconds: float) -> None:
+            self._spent[tier.taken] += seconds
+            self.notes[step.names(span)] = tier.name if tier.reads_record else why
+
+        return OpenStep(step, self._tiers(step), self.fallback, reason, note)
+
+    def _note_fallback(self) -> None:
+        self._spent[self.fallback.path] = 1.0
 
     def _begin(self, candidates: Candidates, problem: Problem) -> Step | str:
         """The step with its record, or why there is none (an exception would keep its values)."""
@@ -177,52 +185,6 @@ class Incremental:
         kernels: list[Tier] = [Fused(budget), Events(budget)] if self.fused else []
         return [*kernels, Carried(budget), *plain]
 
-    def _evaluate(self, step: Step, span: Span) -> tuple[Tensor, Tier, str]:
-        """Losses of a block, the tier that found them and why it was not the one before it."""
-        reason, readable = "" if self.fused else "kernels are switched off", True
-        for tier in self._tiers(step):
-            if tier.reads_record and not readable:
-                continue
-            try:
-                found = self._attempt(tier, step, span)
-            except Refused as refusal:
-                found, readable = str(refusal), False
-            if isinstance(found, Tensor):
-                return found, tier, reason
-            reason = found or reason
-        raise AssertionError("plain forward passes refuse nothing")
-
-    def _attempt(self, tier: Tier, step: Step, span: Span) -> Tensor | str:
-        """A tier's losses of a block, or why they are not used."""
-        key = (step.key(span), tier.name)
-        if key in step.memory.refusals:
-            return step.memory.refusals[key]
-        found = tier.losses(step, span)
-        if isinstance(found, str) or not tier.reads_record or key in step.memory.verified:
-            return found
-        step.memory.verified.add(key)
-        losses = self._restore_digits(step, span, found)
-        wrong = find_contradiction(step.candidates, step.problem, span, losses, step.base)
-        if wrong is None:
-            return found
-        report(step.names(span), tier.name, wrong)
-        for name in tier.distrusted:
-            step.memory.refusals[step.key(span), name] = f"a wrong {tier.name} loss: {wrong}"
-        return step.memory.refusals[key]
-
-    def _restore_digits(self, step: Step, span: Span, losses: Tensor) -> Tensor:
-        """Losses, with those that are tiny beside the base's from whole forward passes."""
-        base = step.base  # losses are sums with it, and tiny ones have lost half of their digits
-        if not base.is_floating_point():
-            return losses
-        limit = float(base.abs()) * torch.finfo(base.dtype).eps ** 0.5
-        tiny = (losses.abs() < limit) & (losses != 0)
-        if not bool(tiny.any()):
-            return losses
-        places = tiny.nonzero().flatten()
-        whole = self.fallback.losses(step.candidates, step.problem, span.singles(places.tolist()))
-        return losses.index_put((places,), whole.to(losses.dtype))
-
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""
 
@@ -236,10 +198,23 @@ class Incremental:
 
     def _run(self, step: Step, span: Span) -> Describe:
         """Evaluate some candidates of a block; what is returned describes how it was done."""
-        _, tier, reason = self._evaluate(step, span)
+        found = self._open(step).evaluate(span, span.start, span.end, {})
 
         def describe() -> TierReport:
             written = None if isinstance(step, Cut) else step.record
-            return tier.describe(step, span, reason)._replace(record=written)
+            return found.tier.describe(step, span, found.reason)._replace(record=written)
 
         return describe
+
+
+class _Plain:
+    """A step of whole forward passes."""
+
+    def __init__(self, opened: Opened, note: Callable[[], None]) -> None:
+        self._opened, self._note = opened, note
+
+    def piece(self, question: Any, start: int, stop: int) -> Piece:
+        """See `Opened.piece`."""
+        piece = self._opened.piece(question, start, stop)
+        self._note()
+        return piece

@@ -31,7 +31,7 @@ def find_contradiction(
     changes few of them, or all by little; or much, in networks that carry it far, and then weights
     that differ in their last digits do the same to plain forward passes.
     """
-    places = _spread(len(losses))
+    places = spread(len(losses))
     alone = span.singles(places)
     plain = OneByOne().losses(candidates, problem, alone).double()
     found = losses[places].double()
@@ -56,7 +56,7 @@ def report(names: Sequence[str], way: str, difference: str) -> None:
     )
 
 
-def _spread(num: int) -> list[int]:
+def spread(num: int) -> list[int]:
     """At most COMPARED places of `num`, first and last among them."""
     return sorted({round(place) for place in torch.linspace(0, num - 1, COMPARED).tolist()})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,16 @@ from hardstep.optim.settings import Settings
 from hardstep.optim.variables import Bounds, Vector
 
 OnError = Literal["raise", "worst"]
+
+
+class Workers(Protocol):
+    """What evaluates points elsewhere: an engine of `hardstep.distributed`."""
+
+    def evaluate(
+        self, function: Callable[[Vector], Any], points: Vector, *, name: str, forgiving: bool
+    ) -> Vector:
+        """Values at points (N, dim) and whether the function raised there, (N, 2)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ def minimize(
     on_error: OnError = "raise",
     callback: Callable[[MinimizeResult], object] | None = None,
     settings: Settings | None = None,
+    workers: Workers | None = None,
     seed: int = 0,
 ) -> MinimizeResult:
     """Minimize a function that may jump, be flat in places, or fail in others.
@@ -68,13 +79,15 @@ def minimize(
             True or raising StopIteration.
         settings: Plain PolyStep steps with these, instead of a search whose radius follows
             success (see `AskTell`).
+        workers: Where the points of a step are evaluated, such as
+            `hardstep.distributed.Futures(pool)`; f travels there, and the result is the same.
         seed: Fixes every random draw.
 
     Returns:
         The best point found, also after Ctrl-C.
     """
     sign = -1.0 if maximize else 1.0
-    caller = _Caller(f, sign, vectorized, on_error)
+    caller = _Caller(f, sign, vectorized, on_error, workers)
     if callback is not None and not callable(callback):
         raise ConfigError(f"minimize: callback must be a function of a result, got {callback!r}")
     check_target("minimize", target)
@@ -118,7 +131,12 @@ class _Caller:
     """Calls the user's function, and remembers how that went."""
 
     def __init__(
-        self, f: Callable[[Vector], Any], sign: float, vectorized: bool, on_error: OnError
+        self,
+        f: Callable[[Vector], Any],
+        sign: float,
+        vectorized: bool,
+        on_error: OnError,
+        workers: Workers | None,
     ) -> None:
         if not callable(f):
             raise ConfigError(f"minimize: f must be a function of a vector, got {f!r}")
@@ -129,7 +147,13 @@ class _Caller:
                 "minimize: on_error='worst' needs a function of one point, since an exception of a "
                 "vectorized f does not say which point it is about; return NaN for it instead"
             )
+        if vectorized and workers is not None:
+            raise ConfigError(
+                "minimize: workers evaluate points one by one; give f of one point, or leave "
+                "workers out"
+            )
         self.f, self.sign, self.vectorized, self.on_error = f, sign, vectorized, on_error
+        self.workers = workers
         self.failures = 0
         self.failure = ""  # the last one
 
@@ -139,12 +163,22 @@ class _Caller:
         if self.vectorized:
             search.tell(self.sign * self._all(points))
             return
+        if self.workers is not None:
+            search.tell(self.sign * self._elsewhere(self.workers, points))
+            return
         values: list[float] = []
         try:
             for point in points:
                 values.append(self.sign * self._one(point))
         finally:
             search.tell(values, np.arange(len(values)))
+
+    def _elsewhere(self, workers: Workers, points: Vector) -> Vector:
+        forgiving = self.on_error == "worst"
+        found = workers.evaluate(self.f, points, name="minimize: f", forgiving=forgiving)
+        self.failures += int(found[:, 1].sum())
+        self.failure = "on a worker"
+        return found[:, 0]
 
     def _all(self, points: Vector) -> Vector:
         found = self.f(points)

@@ -109,6 +109,7 @@ class PolyStep:
             [sum(num_particles(s, dim) for s in b.group_sizes) for b in self.subspace.blocks]
         )
         self._state = states.start(self.settings.rules, self._like)
+        self._moved: Tensor | None = None  # by the last step, if nothing else changed the tensors
 
     @property
     def model(self) -> nn.Module | None:
@@ -276,7 +277,9 @@ class PolyStep:
     def _candidates_at(self, rows: Tensor, offsets: Tensor) -> Candidates:
         self._searched.refresh()
         seed = seeds.derive(self.seed, "forward", self._state.step)
-        return Candidates(self.tensors, self.subspace, self.particles, rows, offsets, seed)
+        return Candidates(
+            self.tensors, self.subspace, self.particles, rows, offsets, seed, self._moved
+        )
 
     def _loss_here(self, objective: Objective) -> float:
         """The loss at the parameters themselves."""
@@ -305,14 +308,15 @@ class PolyStep:
         """Change the tensors and everything that follows them."""
         step = self._state.step
         flat = self.particles.to_coordinates(displacement)
-        changes: Tensors = self.subspace.expand(flat)
-        memories = []
+        plain: Tensors = self.subspace.expand(flat)
+        changes, memories = plain, []
         for rule, memory in self._rules():
             changes, memory = rule.shape_weights(changes, memory, self.tensors, step)
             memories.append(memory)
         with torch.no_grad():
             for name, change in changes.items():
                 self.tensors[name].add_(change)
+        self._moved = flat if changes is plain else None
         self._state = self._state._replace(
             step=step + 1,
             coordinates=self._state.coordinates + displacement,

@@ -19,13 +19,15 @@ from torch import Tensor, nn
 
 from hardstep._checks import check_count
 from hardstep.errors import ConfigError
-from hardstep.evaluation import Candidates, Problem
+from hardstep.evaluation import Candidates, Problem, Span
+from hardstep.evaluation.sharing import Piece, Questions, follow
 from hardstep.optim.quantities import return_radius
 from hardstep.rl.environments import Environment, Episodes
-from hardstep.rl.policies import Policy, Stack
+from hardstep.rl.policies import Policy
 from hardstep.rl.spaces import Array
 
-TILE = 4096  # candidates that play together, at most
+TILE = 64  # candidates whose weights are built together, at most: what workers share
+TOGETHER = 64  # tiles that play together, at most
 
 
 def minus_return(returns: Tensor, target: Any = None) -> Tensor:
@@ -46,6 +48,8 @@ class Agent(nn.Module):
     Attributes:
         interactions: Steps of the environment taken for candidates so far.
     """
+
+    kept_by_driver = ("interactions",)  # workers need not know
 
     def __init__(self, policy: Policy, environment: Environment, first: int | None = None) -> None:
         super().__init__()
@@ -97,39 +101,84 @@ class Rollouts:
 
     def losses(self, candidates: Candidates, problem: Problem) -> Tensor:
         """One loss per candidate, (N,)."""
-        agent, seeds = problem.model, problem.inputs
-        if not isinstance(agent, Agent) or not isinstance(seeds, Tensor):
-            raise ConfigError(
-                f"Rollouts evaluates an Agent on a tensor of seeds, got a {type(agent).__name__} "
-                f"and a {type(seeds).__name__}"
-            )
-        stacks = [
-            agent.policy.stack(candidates.stacked(tile), prefix="policy.")
-            for tile in candidates.tiles(TILE)
-        ]
+        opened, num = self.open(candidates, problem), len(candidates)
+        questions = self.ask(candidates, problem)
+        return follow(questions, lambda question: opened.piece(question, 0, num).rows)
+
+    def open(self, candidates: Candidates, problem: Problem) -> "_Players":
+        """What plays episodes with any range of candidates."""
+        agent, seeds = _check(problem)
+        return _Players(agent, seeds, candidates)
+
+    def ask(self, candidates: Candidates, problem: Problem) -> Questions:
+        """Which of the batch's episodes are played next; the agent takes in what they tell."""
+        agent, seeds = _check(problem)
         total = len(seeds)
         num = total if self.first is None else min(self.first, total)
-        returns = self._play(agent, stacks, seeds[:num].tolist())
+        returns = _note(agent, num, (yield 0, num))
         rows = candidates.offsets.shape[0]
         while num < total and not _is_resolved(returns, rows):
             more = min(2 * num, total)
-            added = self._play(agent, stacks, seeds[num:more].tolist())
+            added = _note(agent, more - num, (yield num, more))
             returns, num = np.concatenate([returns, added], axis=1), more
         each = (problem.loss_fn(torch.from_numpy(row), problem.target) for row in returns)
         return torch.stack([loss.double().reshape(()) for loss in each])
 
-    def _play(self, agent: Agent, stacks: Sequence[Stack], seeds: Sequence[int]) -> Array:
-        """The returns (N, M); the agent counts interactions and sees what was observed."""
-        normalize = agent.policy.normalize
-        played = [agent.environment.play(stack, seeds, normalize) for stack in stacks]
-        agent.interactions += sum(int(one.lengths.sum()) for one in played)
-        if normalize:
-            for one in played:
-                assert one.sums is not None
-                assert one.squares is not None
-                sums, squares = one.sums.sum(axis=(0, 1)), one.squares.sum(axis=(0, 1))
-                agent.policy.observe(sums, squares, float(one.lengths.sum()))
-        return np.concatenate([one.returns for one in played])
+
+def _check(problem: Problem) -> tuple[Agent, Tensor]:
+    agent, seeds = problem.model, problem.inputs
+    if not isinstance(agent, Agent) or not isinstance(seeds, Tensor):
+        raise ConfigError(
+            f"Rollouts evaluates an Agent on a tensor of seeds, got a {type(agent).__name__} "
+            f"and a {type(seeds).__name__}"
+        )
+    return agent, seeds
+
+
+@dataclass(frozen=True, eq=False)
+class _Players:
+    """Candidates that play; nothing of it is counted here, since a range may be played twice."""
+
+    agent: Agent
+    seeds: Tensor
+    candidates: Candidates
+
+    def piece(self, question: tuple[int, int], start: int, stop: int) -> Piece:
+        """Returns, interactions and, if the policy wants them, sums of observations and squares."""
+        seeds = self.seeds[slice(*question)].tolist()
+        tiles = [tile for tile in self.candidates.tiles(TILE) if start <= tile.start < stop]
+        if not tiles:
+            return Piece(start, torch.empty(0))
+        groups = [tiles[i : i + TOGETHER] for i in range(0, len(tiles), TOGETHER)]
+        rows = np.concatenate([self._play(group, seeds) for group in groups])
+        return Piece(tiles[0].start, torch.from_numpy(rows))
+
+    def _play(self, tiles: Sequence[Span], seeds: Sequence[int]) -> Array:
+        policy = self.agent.policy
+        stacks = [self.candidates.stacked(tile) for tile in tiles]
+        joined = {name: torch.cat([stack[name] for stack in stacks]) for name in stacks[0]}
+        stack = policy.stack(joined, prefix="policy.")
+        played = self.agent.environment.play(stack, seeds, policy.normalize)
+        columns = [played.returns, played.lengths.sum(axis=1)[:, None]]
+        if policy.normalize:
+            assert played.sums is not None
+            assert played.squares is not None
+            columns += [played.sums.sum(axis=1), played.squares.sum(axis=1)]
+        return np.concatenate(columns, axis=1)
+
+
+def _note(agent: Agent, episodes: int, rows: Tensor) -> Array:
+    """The returns (N, M) in rows; the agent counts interactions and sees what was observed.
+
+    Sums run over all candidates in their order, whoever played them.
+    """
+    table = rows.numpy()
+    returns, lengths, observed = np.split(table, [episodes, episodes + 1], axis=1)
+    agent.interactions += int(lengths.sum())
+    if agent.policy.normalize:
+        sums, squares = np.split(observed.sum(axis=0), 2)
+        agent.policy.observe(sums, squares, float(lengths.sum()))
+    return np.ascontiguousarray(returns)
 
 
 def _is_resolved(returns: Array, rows: int) -> bool:

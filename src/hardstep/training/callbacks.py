@@ -27,7 +27,14 @@ RECENT = 20  # steps by which the time left is told; the first of a run compiles
 
 
 class Callback:
-    """Does nothing; override what is needed. `run` may be read, and told to stop."""
+    """Does nothing; override what is needed. `run` may be read, and told to stop.
+
+    Attributes:
+        decides: Whether it may tell a run to stop. Where several ranks train together, each has to
+            decide alike; what only watches is left to the first of them.
+    """
+
+    decides = False
 
     def on_start(self, run: Run) -> None:
         """Before the first step of this session."""
@@ -50,6 +57,7 @@ class EarlyStopping(Callback):
     """Stop when `patience` validations in a row have not improved on the best."""
 
     patience: int
+    decides = True
 
     def __post_init__(self) -> None:
         check_count("EarlyStopping: patience", self.patience)
@@ -71,6 +79,7 @@ class Goal(Callback):
 
     loss: float
     steps: int = 3
+    decides = True
 
     def __post_init__(self) -> None:
         check_count("Goal: steps", self.steps)
@@ -332,7 +341,7 @@ class ProgressBar(Callback):
             per_second = (run.interactions - self._interactions) / spent
             numbers = (
                 f"return {-report.loss:.4g}  valid {self._validation}  "
-                f"{run.interactions:,} interactions  {per_second:,.0f}/s"
+                f"{run.interactions:,} interactions  {per_second:,.0f}/s  {path}"
             )
         self.line.show(run.step, run.total_steps, numbers)
 

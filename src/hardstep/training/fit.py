@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from hardstep._checks import check_count, is_number, show
-from hardstep.errors import CheckpointError, ConfigError
+from hardstep.errors import CheckpointError, ConfigError, WorkerError
 from hardstep.evaluation import LossFunction, check_loss_fn
 from hardstep.optim import PolyStep, presets
 from hardstep.training import checkpoints
@@ -115,6 +115,7 @@ def fit(
         DataError: `train` or `valid` gave no batch.
         ObjectiveError: No loss was finite, from the first step on.
         CheckpointError: The checkpoint belongs to another run, or cannot be saved.
+        WorkerError: No worker is left to evaluate; what there is has been saved.
     """
     limits = _Limits(epochs, steps, seconds)
     if not isinstance(model, nn.Module):
@@ -129,17 +130,19 @@ def fit(
     opt = optimizer or PolyStep(model, presets.general(total) if total else None)
     selects = validation is not None and validation.selects
     watching = _check_callbacks(callbacks, validated=selects)
+    leads = bool(getattr(opt.evaluator, "leads", True))  # of ranks, one writes
+    watching = [one for one in watching if leads or one.decides]
     stream = Stream(train, opt.seed)
     run = Run(model, opt, validation.metric if validation else None, total)
     run.stream = stream.identity()
-    if target is not None:
+    if target is not None and leads:
         checkpoints.check_place(target.path, resume)
     if resume:
         if target is None:
             raise CheckpointError("fit: resume needs the checkpoint to resume from")
         run.load_state_dict(checkpoints.load(target.path))
     run.selects = selects
-    session = _Session(run, loss_fn, validation, watching, target)
+    session = _Session(run, loss_fn, validation, watching, target if leads else None)
     silent = Callback.on_message
     run.listeners = [one.on_message for one in watching if type(one).on_message is not silent]
     with _interruptible(run):
@@ -227,9 +230,21 @@ class _Session:
                     run.epoch, run.batch = run.epoch + 1, 0
                     self._epoch_end()
             self._finish()
+        except WorkerError as error:
+            raise self._save_before(error) from error
         finally:
             for callback in self.callbacks:
                 callback.on_end(run)
+
+    def _save_before(self, error: WorkerError) -> WorkerError:
+        """The same error, after what there is has been saved."""
+        checkpoint = self.saver.checkpoint
+        if checkpoint is None:
+            return error
+        self.saver.at_end()
+        step = self.run.step
+        saved = f"{error}; the run is saved after step {step} in {checkpoint.path}"
+        return WorkerError(saved, error.told_by_all)
 
     def _step(self, batch: Any) -> None:
         run = self.run

@@ -40,6 +40,8 @@ from hardstep.subspaces import LinearMove
 
 TABLE_BYTES = 8 << 20  # what the tables made for a tile may take
 MAX_TILE = 16384  # beyond that, nothing is gained
+MIN_TILE = 512  # below that, starting the kernel shows
+TILES = 64  # of a step, about, so that workers can share them
 CONSTANT_SHARE = 8  # one input in so many must be constant for the copy of the rest to pay
 
 
@@ -237,9 +239,10 @@ class Kernel:
             offsets: The shape of the candidates' offsets (particles, vertices, probes, dim).
             memory_budget: Bytes that they may take.
         """
-        _, vertices, probes, dim = offsets
+        particles, vertices, probes, dim = offsets
         vertices *= probes
-        item, size = 64 // self.plan.lanes, MAX_TILE
+        item = 64 // self.plan.lanes
+        size = min(MAX_TILE, max(MIN_TILE, particles * vertices // TILES))
         for entry in self.plan.entries:
             if isinstance(entry, LinearEntry) and entry.responses is None:
                 continue

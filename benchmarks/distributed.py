@@ -1,0 +1,115 @@
+"""What workers cost and gain: `python -m benchmarks.distributed --out record.json`.
+
+Steps of the spiking network at the paper's size (or another task) are taken in turn here, by one
+worker and by two, each with one thread, and an objective of 10 ms an evaluation likewise. Medians
+of the times, and bytes a step, go to a record. Wants an otherwise idle machine with two cores, and
+MNIST in the folder that HARDSTEP_DATA names, or `--data digits`.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hardstep import PolyStep, tasks
+from hardstep import nn as hard
+from hardstep._files import provenance
+from hardstep.data import Batches
+from hardstep.distributed import Futures, end_with_parent
+
+WARM = 3  # steps before the clock counts: workers start, kernels compile
+SLOW = 0.01  # seconds of a slow objective's evaluation
+
+
+class SlowObjective:
+    """A simulator that takes its time; it occupies no core."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.tensors = tensors
+
+    def __call__(self) -> float:
+        """One evaluation."""
+        time.sleep(SLOW)
+        return float(self.tensors["x"].round().abs().sum())
+
+
+def make_task(task: Any, evaluator: Any) -> Callable[[int], Any]:
+    """A function that takes a step of a task."""
+    dataset, model = task.data(0), hard.build(task.model, 0)
+    opt = PolyStep(model, task.settings(task.steps), evaluator=evaluator)
+    batches = Batches(dataset.train, task.batch_size, 0)
+    return lambda step: opt.step(*batches.batch(0, step % len(batches)), task.loss_fn)
+
+
+def make_slow(evaluator: Any) -> Callable[[int], Any]:
+    """A function that takes a step of a slow objective."""
+    tensors = {"x": torch.linspace(-5, 5, 32)}
+    opt, closure = PolyStep(tensors, evaluator=evaluator), SlowObjective(tensors)
+    return lambda step: opt.step(closure)
+
+
+def compare(make: Callable[[Any], Callable[[int], Any]], steps: int) -> dict[str, Any]:
+    """Medians of steps taken in turn: alone, by one worker, by two."""
+    start = partial(
+        ProcessPoolExecutor, mp_context=get_context("spawn"), initializer=end_with_parent
+    )
+    with Futures(partial(start, 1), 1) as one, Futures(partial(start, 2), 2) as two:
+        ways = {"alone": make(None), "one": make(one), "two": make(two)}
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        sent: dict[str, int] = {}
+        for step in range(WARM + steps):
+            if step == WARM:
+                sent = {"one": _bytes(one), "two": _bytes(two)}
+            for name, take in ways.items():
+                began = time.perf_counter()
+                take(step)
+                if step >= WARM:
+                    taken[name].append(time.perf_counter() - began)
+        traffic = {
+            "one": (_bytes(one) - sent["one"]) / steps,
+            "two": (_bytes(two) - sent["two"]) / steps,
+        }
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    return {
+        "seconds": medians,
+        "one worker against none": medians["one"] / medians["alone"] - 1,
+        "two workers against one": medians["one"] / medians["two"],
+        "bytes a step": traffic,
+    }
+
+
+def _bytes(engine: Futures) -> int:
+    return engine.counts.bytes_sent + engine.counts.bytes_received
+
+
+def main() -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--task", default="snn")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    task = tasks.find(options.task, options.data)
+    found = {
+        f"{options.task} on {options.data}": compare(partial(make_task, task), options.steps),
+        "10 ms an evaluation": compare(make_slow, options.steps),
+        **provenance(),
+    }
+    text = json.dumps(found, indent=2)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

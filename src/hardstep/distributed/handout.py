@@ -1,0 +1,306 @@
+"""Tiles handed out until all are answered: the loop between a driver and its workers.
+
+A tile evaluated twice has the same rows, so it is handed out again when its worker is lost, when it
+raises, when it is slow, and when a loss is not finite. Rows are stored by index, and an answer with
+another key is dropped.
+"""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardstep._text import to_sentence
+from hardstep.distributed.counts import Counts
+from hardstep.distributed.messages import Answer, Key, Misfit, Need, Task
+from hardstep.errors import HardstepError, WorkerError
+from hardstep.evaluation.sharing import Unfit
+
+Failed = Literal["raise", "nan"]
+AHEAD = 2  # tiles per worker that are handed out at a time, so that none waits for the next
+NEEDS = 20  # times that a tile may meet a worker that lacks something
+TICK = 0.25  # seconds between looks at stragglers
+
+
+@dataclass(frozen=True)
+class Patience:
+    """What is done when workers fail.
+
+    Args:
+        tries: Times that a tile may raise, or be lost with its worker.
+        straggling: A tile is handed out a second time after this multiple of the median.
+        at_least: Seconds before it is.
+        timeout: Seconds without any answer after which the run stops.
+        failed: What becomes of a tile that raises every time: its exception is raised, or its
+            losses count as NaN, which the optimizer's `nonfinite` decides about.
+    """
+
+    tries: int = 3
+    straggling: float = 4.0
+    at_least: float = 1.0
+    timeout: float = 600.0
+    failed: Failed = "raise"
+
+
+class Port(Protocol):
+    """An engine, as the loop sees it."""
+
+    @property
+    def workers(self) -> int:
+        """How many there are, about."""
+        ...
+
+    def submit(self, task: Task) -> "Future[Any]":
+        """Hand out a tile."""
+        ...
+
+    def renew(self, error: BaseException) -> None:
+        """Make the engine usable again after it broke.
+
+        Raises:
+            WorkerError: It cannot be.
+        """
+        ...
+
+    def is_loss(self, error: BaseException) -> bool:
+        """Whether an exception of a tile means that its worker is gone."""
+        ...
+
+    def tend(self) -> None:
+        """Called a few times a second while tiles are out."""
+        ...
+
+
+@dataclass
+class _Tile:
+    task: Task
+    failures: int = 0
+    needs: int = 0
+    submitted: float = 0.0
+    flying: set["Future[Any]"] = field(default_factory=set)
+    doubtful: NDArray[np.float64] | None = None
+    start: int = 0
+    rows: NDArray[np.float64] | None = None
+
+
+class Handout:
+    """One question to all candidates.
+
+    Args:
+        port: The engine.
+        tasks: A tile each; their ranges follow each other.
+        supply: What a task lacks, sent along.
+        patience: With failures.
+        counts: Of the run.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        tasks: Iterable[Task],
+        supply: Callable[[Task, Need], Task],
+        patience: Patience,
+        counts: Counts,
+    ) -> None:
+        self.port, self.supply, self.patience, self.counts = port, supply, patience, counts
+        self.tiles = {task.key: _Tile(task) for task in tasks}
+        self.waiting = deque(self.tiles)
+        self.flying: dict[Future[Any], Key] = {}
+        self.seconds: list[float] = []
+        self.renewals = 0
+        self.given_up = False
+
+    def collect(self) -> Tensor:
+        """The rows of all tiles, in order.
+
+        Raises:
+            Unfit: The question has to be asked again.
+            WorkerError: There is nobody left to answer, or answers do not fit together.
+        """
+        began = last = time.monotonic()
+        while any(tile.rows is None for tile in self.tiles.values()):
+            self._hand_out()
+            done, _ = wait(self.flying, timeout=TICK, return_when=FIRST_COMPLETED)
+            for future in done:
+                last = time.monotonic()
+                self._take(future)
+            if time.monotonic() - last > self.patience.timeout:
+                raise WorkerError(
+                    f"no worker has answered for {self.patience.timeout:g} s; look whether they "
+                    "run, or allow more with timeout="
+                )
+            self.port.tend()
+            self._hand_out_stragglers()
+        self.counts.available += (time.monotonic() - began) * max(1, self.port.workers)
+        for future in self.flying:
+            future.add_done_callback(self._drop)
+        return self._join()
+
+    def _drop(self, future: "Future[Any]") -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.counts.dropped += 1
+
+    def _hand_out(self) -> None:
+        most = AHEAD * max(1, self.port.workers)
+        while self.waiting and len(self.flying) < most:
+            key = self.waiting.popleft()
+            if self.tiles[key].rows is None:
+                self._submit(key)
+
+    def _submit(self, key: Key) -> None:
+        tile = self.tiles[key]
+        try:
+            future = self.port.submit(tile.task)
+        except BrokenExecutor as error:
+            self._renew(error)
+            self.waiting.append(key)
+            return
+        self.counts.bytes_sent += tile.task.nbytes
+        tile.submitted = time.monotonic()
+        tile.flying.add(future)
+        self.flying[future] = key
+
+    def _renew(self, error: BaseException) -> None:
+        self.renewals += 1
+        self.counts.lost += 1
+        if self.renewals > self.patience.tries * max(1, self.port.workers):
+            raise WorkerError(
+                f"workers were lost {self.renewals} times in one step, the last time with "
+                f"{type(error).__name__}: {error}; look for what ends them, such as memory"
+            ) from error
+        self.port.renew(error)
+
+    def _take(self, future: "Future[Any]") -> None:
+        if future not in self.flying:  # given up when the engine broke
+            return
+        key = self.flying.pop(future)
+        tile = self.tiles[key]
+        tile.flying.discard(future)
+        try:
+            reply = future.result()
+        except BrokenExecutor as error:
+            self._abandon()
+            self._renew(error)
+        except CancelledError:
+            self.waiting.append(key)
+        except Exception as error:
+            self._retry(key, error)
+        else:
+            self._read(key, reply)
+
+    def _abandon(self) -> None:
+        """All that flies is lost with the engine."""
+        for key in set(self.flying.values()):
+            self.tiles[key].flying.clear()
+        self.flying.clear()
+        self.counts.retries += sum(tile.rows is None for tile in self.tiles.values())
+        self.waiting = deque(key for key, tile in self.tiles.items() if tile.rows is None)
+
+    def _retry(self, key: Key, error: Exception) -> None:
+        tile, lost = self.tiles[key], self.port.is_loss(error)
+        if lost:
+            self._renew(error)
+        elif isinstance(error, HardstepError):
+            raise error  # of the objective or the version; another try would raise it, too
+        if tile.rows is not None:
+            return
+        tile.failures += not lost
+        self.counts.reason = to_sentence(f"{type(error).__name__}: {error}")[:200]
+        if tile.failures < self.patience.tries:
+            self.counts.retries += 1
+            self.waiting.appendleft(key)
+        elif self.patience.failed == "raise":
+            error.add_note(
+                f"hardstep: candidates {key.start}..{key.stop - 1} of question {key.step} raised "
+                f"this {tile.failures} times"
+            )
+            raise error
+        else:
+            self.counts.failed += 1
+            tile.rows = np.empty(0)
+            self.given_up = True
+
+    def _read(self, key: Key, reply: Any) -> None:
+        tile = self.tiles[key]
+        if getattr(reply, "key", None) != key:
+            self.counts.dropped += 1
+            if not tile.flying and tile.rows is None:
+                self.waiting.appendleft(key)
+            return
+        self.counts.names.add(reply.worker)
+        if tile.rows is not None:
+            self.counts.dropped += 1
+        elif isinstance(reply, Need):
+            self._send_along(tile, reply)
+        elif isinstance(reply, Misfit):
+            raise Unfit(reply.block, reply.tier, reply.reason)
+        else:
+            self._store(tile, reply)
+
+    def _send_along(self, tile: _Tile, need: Need) -> None:
+        tile.needs += 1
+        if tile.needs > NEEDS:
+            raise WorkerError(
+                f"worker {need.worker} was sent the weights {tile.needs - 1} times and still does "
+                "not have them; do its processes share one kind of machine?"
+            )
+        self.counts.needs += 1
+        self.counts.drifted += need.moved
+        task, tile.task = tile.task, self.supply(tile.task, need)
+        self._submit(need.key)
+        tile.task = task  # another copy may go to a worker that has everything
+
+    def _store(self, tile: _Tile, answer: Answer) -> None:
+        rows = np.frombuffer(answer.rows, dtype=np.float64).reshape(answer.shape)
+        self.counts.bytes_received += len(answer.rows)
+        self.counts.busy += answer.seconds
+        self.seconds.append(answer.seconds)
+        if not np.isfinite(rows).all() and tile.doubtful is None:
+            tile.doubtful = rows
+            self.counts.confirmed += 1
+            self.waiting.appendleft(answer.key)
+            return
+        if tile.doubtful is not None and tile.doubtful.shape == rows.shape:
+            worse = np.isfinite(rows).sum() < np.isfinite(tile.doubtful).sum()
+            rows = tile.doubtful if worse else rows
+        tile.start, tile.rows = answer.start, rows
+        self.counts.tiles += 1
+
+    def _hand_out_stragglers(self) -> None:
+        if not self.seconds:
+            return
+        usual = max(statistics.median(self.seconds), 1e-3) * AHEAD
+        limit = max(self.patience.at_least, self.patience.straggling * usual)
+        for key, tile in self.tiles.items():
+            slow = tile.flying and time.monotonic() - tile.submitted > limit
+            if tile.rows is None and slow and len(tile.flying) <= self.patience.tries:
+                self.counts.duplicates += 1
+                self._submit(key)
+
+    def _join(self) -> Tensor:
+        """Rows by index; every candidate has exactly one, or NaN if its tile was given up."""
+        found = [tile for tile in self.tiles.values() if tile.rows is not None and len(tile.rows)]
+        num = max(key.stop for key in self.tiles)
+        width = {tile.rows.shape[1:] for tile in found if tile.rows is not None} or {()}
+        rows, filled = np.full((num, *width.pop()), np.nan), np.zeros(num, dtype=np.int64)
+        for tile in found:
+            assert tile.rows is not None
+            end = tile.start + len(tile.rows)
+            if end <= num:
+                rows[tile.start : end] = tile.rows
+                filled[tile.start : end] += 1
+        if (filled > 1).any() or not (self.given_up or filled.all()):
+            place = int(np.flatnonzero(filled != 1)[0])
+            raise WorkerError(
+                f"workers gave {filled[place]} answers for candidate {place}, so they do not cut a "
+                "step alike; do all run the same versions of torch and hardstep?"
+            )
+        return torch.from_numpy(rows)

@@ -1,0 +1,89 @@
+"""What travels between driver and workers. Every message names the run, the step and the tile."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from hardstep import __version__
+
+VERSION = f"{__version__} with torch {torch.__version__}"  # the same for driver and workers
+
+
+class Key(NamedTuple):
+    """What an answer is an answer to; any other is dropped."""
+
+    run: str
+    step: int  # questions that the run has asked
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What the tensors of a step are, by number; with a move, what the searched ones were."""
+
+    now: dict[int, bytes]
+    searched: tuple[tuple[str, int], ...] = ()
+    before: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepMessage:
+    """A step, the same for all of its tiles."""
+
+    step: int
+    threads: int
+    parts: tuple[bytes, ...]  # digests of the job's
+    digests: Digests
+    asked: bytes  # packed
+    state: bytes  # of the subspace, pickled
+    move: bytes  # pickled coordinates, or nothing
+    values: bytes  # tensors that changed, if they are few
+    question: Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """A tile to evaluate, with what the worker is known to lack."""
+
+    key: Key
+    step: tuple[str, bytes]  # versions, and a StepMessage that is pickled once
+    parts: tuple[bytes, ...] = ()  # of the job, packed
+    values: bytes = b""  # tensors, packed
+
+    @property
+    def nbytes(self) -> int:
+        """What it weighs on its way."""
+        return len(self.step[1]) + sum(map(len, self.parts)) + len(self.values)
+
+
+class Answer(NamedTuple):
+    """The rows of a tile, float64 in the order of candidates."""
+
+    key: Key
+    start: int
+    shape: tuple[int, ...]
+    rows: bytes
+    seconds: float
+    worker: str
+
+
+class Need(NamedTuple):
+    """A worker that cannot evaluate yet: what has to be sent along."""
+
+    key: Key
+    parts: bool  # of the job
+    tensors: tuple[int, ...]
+    moved: bool  # a move was made, and did not lead to the driver's weights
+    worker: str
+
+
+class Misfit(NamedTuple):
+    """Candidates that do not fit a tier; see `evaluation.sharing.Unfit`."""
+
+    key: Key
+    block: int
+    tier: str
+    reason: str
+    worker: str

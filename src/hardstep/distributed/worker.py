@@ -1,0 +1,193 @@
+"""A worker: keeps model and data of a run, and evaluates tiles.
+
+`evaluate` is all that an engine calls. It may find a process that has never seen the run, or has
+missed steps; then it answers with what it needs, and gets the tile again together with that.
+"""
+
+import os
+import pickle
+import signal
+import socket
+import time
+from collections import OrderedDict
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from threading import RLock, Thread
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hardstep.distributed.jobs import PointsJob, SearchJob, join_parts
+from hardstep.distributed.messages import VERSION, Answer, Misfit, Need, StepMessage, Task
+from hardstep.distributed.tensors import digest, unpack, unpack_values
+from hardstep.errors import WorkerError
+from hardstep.evaluation.sharing import Opened, Unfit
+
+RUNS = 2  # that a process keeps
+Reply = Answer | Need | Misfit
+
+
+class _Run:
+    """What a process knows of a run."""
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.tensors: dict[int, Tensor] = {}
+        self.digests: dict[int, bytes] = {}
+        self.parts: dict[bytes, Any] = {}
+        self.job: SearchJob | PointsJob | None = None
+        self.message: StepMessage | None = None
+        self.opened: Opened | None = None
+
+    def take_step(self, message: StepMessage, task: Task) -> Need | None:
+        """Bring everything to the state of a step, or say what is missing."""
+        self.message = self.opened = None
+        moved = self._follow_move(message)
+        for blob in filter(None, (message.values, task.values)):
+            self._take_values(unpack_values(blob))
+        wanted = message.digests.now
+        missing = tuple(n for n, known in wanted.items() if self.digests.get(n) != known)
+        apart = any(known not in self.parts for known in message.parts)
+        if missing or (apart and not task.parts):
+            return Need(task.key, apart, missing, moved and bool(missing), self.worker)
+        if apart:
+            for known, blob in zip(message.parts, task.parts, strict=True):
+                if known not in self.parts:
+                    self.parts[known] = unpack(blob, self.tensors)
+        self.parts = {known: self.parts[known] for known in message.parts}
+        self.job = join_parts(tuple(self.parts.values()))
+        if isinstance(self.job, SearchJob) and message.state:
+            self.job.space.subspace.load_state_dict(pickle.loads(message.state))
+        torch.set_num_threads(message.threads)
+        self.opened = self.job.open(unpack(message.asked, self.tensors))
+        self.message = message
+        for number in self.tensors.keys() - wanted.keys():
+            del self.tensors[number], self.digests[number]
+        return None
+
+    def _follow_move(self, message: StepMessage) -> bool:
+        """Make the driver's last move; false if this is not where it was made."""
+        digests = message.digests
+        here = digests.before.items() <= self.digests.items() and self.job is not None
+        if not message.move or not here or digests.now.items() <= self.digests.items():
+            return False
+        job = self.job
+        assert isinstance(job, SearchJob)
+        job.follow(pickle.loads(message.move))
+        for name, number in digests.searched:
+            self.digests[number] = digest(job.base[name])
+        return True
+
+    def _take_values(self, values: dict[int, Tensor]) -> None:
+        for number, value in values.items():
+            own = self.tensors.get(number)
+            if own is not None and own.shape == value.shape and own.dtype == value.dtype:
+                own.detach().copy_(value)  # objects that hold it see it
+            else:
+                self.tensors[number] = value
+            self.digests[number] = digest(value)
+
+
+class Worker:
+    """A process's memory of runs, and the tiles it evaluates.
+
+    Args:
+        name: In messages and counts; the process if left out.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or name_process()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._lock = RLock()  # an executor may have threads
+
+    def evaluate(self, task: Task) -> Reply:
+        """The rows of a tile, or what is missing to find them.
+
+        Raises:
+            WorkerError: Driver and worker are not of one version.
+        """
+        with self._lock:
+            run = self._runs.setdefault(task.key.run, _Run(self.name))
+            self._runs.move_to_end(task.key.run)
+            while len(self._runs) > RUNS:
+                self._runs.popitem(last=False)
+            return self._evaluate(run, task)
+
+    def _evaluate(self, run: _Run, task: Task) -> Reply:
+        began, key = time.perf_counter(), task.key
+        if run.message is None or run.message.step != key.step:
+            version, blob = task.step
+            if version != VERSION:
+                raise WorkerError(
+                    f"the driver runs hardstep {version} and worker {self.name} has {VERSION}; "
+                    "install the same versions on both"
+                )
+            need = run.take_step(pickle.loads(blob), task)
+            if need is not None:
+                return need
+        assert run.message is not None
+        assert run.opened is not None
+        try:
+            with torch.no_grad():
+                piece = run.opened.piece(run.message.question, key.start, key.stop)
+        except Unfit as unfit:
+            return Misfit(key, unfit.block, unfit.tier, unfit.reason, self.name)
+        rows = piece.rows.detach().double().cpu().numpy()
+        spent = time.perf_counter() - began
+        return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, self.name)
+
+
+def name_process() -> str:
+    """This process, in a word."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, however it does, and not before.
+
+    For the `initializer` of a process pool. Its processes would wait for tiles for ever when the
+    driver is killed; and Ctrl-C, which reaches them all, is the driver's to answer.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        watch = Thread(target=_end_after, args=(parent.sentinel,), daemon=True)
+        watch.start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+_DEVICES: list[Any] = []  # what this process has been prepared with
+
+
+def keep_device(made: Any) -> None:
+    """Let objectives that run in this process find a device."""
+    _DEVICES[:] = [made]
+
+
+def device() -> Any:
+    """What `prepare` has returned in this worker: the board that an objective talks to.
+
+    Raises:
+        WorkerError: This process has not been prepared.
+    """
+    if not _DEVICES:
+        raise WorkerError(
+            f"process {name_process()} has no device; give Ray a function that opens one, as "
+            "prepare="
+        )
+    return _DEVICES[0]
+
+
+_HERE: list[Worker] = []  # this process's, once it has been asked
+
+
+def evaluate(task: Task) -> Reply:
+    """`Worker.evaluate` of this process."""
+    if not _HERE:
+        _HERE.append(Worker())
+    return _HERE[0].evaluate(task)
