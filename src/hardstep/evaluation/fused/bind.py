@@ -19,6 +19,7 @@ from hardstep.evaluation.fused.plan import (
     LinearEntry,
 )
 from hardstep.evaluation.fused.tables import (
+    Displaced,
     FirstPerExample,
     Flat,
     LabelWeight,
@@ -34,7 +35,7 @@ from hardstep.evaluation.fused.tables import (
     Units,
     Weight,
 )
-from hardstep.evaluation.incremental.columns import Column, carry_columns
+from hardstep.evaluation.incremental.columns import Column, carry_columns, slices_of
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
@@ -211,6 +212,7 @@ class Kernel:
         self.order = self._sort_examples()
         self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
         self._replaced = [one for one in plan.program.tables if isinstance(one, Replaced)]
+        self._displaced = [one for one in plan.program.tables if isinstance(one, Displaced)]
         self.fixed = {
             slot: tables.get(table, self.order, self.stride)
             for table, slot in plan.program.tables.items()
@@ -281,8 +283,8 @@ class Kernel:
             if move is None:
                 raise Unfusable("a candidate changes two units")
             own[slots[Units()]] = move.unit
-        made = any(isinstance(entry, ColumnEntry) for entry in entries) or self._replaced
-        if made and Units() in slots:
+        made = any(isinstance(entry, ColumnEntry) for entry in entries)
+        if (made or self._replaced or self._displaced) and Units() in slots:
             columns = self._change_parameters(candidates, tile)
             own[slots[Units()]] = next(iter(columns.values())).unit
         for entry in entries:
@@ -299,7 +301,13 @@ class Kernel:
                 own[slots[table]] = columns[table.index].slices
             else:
                 (own[slots[table]],) = changed.values()
+        for moved in self._displaced:
+            own[slots[moved]] = self._displace(moved, columns)
         return own
+
+    def _displace(self, table: Displaced, columns: Mapping[int, Column]) -> Tensor:
+        new, old = columns[table.index], self.tables.written.values[table.index]
+        return new.slices - slices_of(old, new.axis, new.unit)
 
     def _change_parameters(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
         """Changed weight rows, through what the model does to them."""

@@ -94,7 +94,7 @@ def _read_lanes(v: Vectors, kind: Kind, table: int, first: Value) -> Value:
 
 
 def _read_in_line(v: Vectors, expr: Read, line: Value, j: Value) -> Value:
-    start = v.let(f"mul i64 {line}, {expr.domain}")
+    start = v.let(f"mul i64 {line}, {expr.domain or 1}")
     return _read_one(v, expr.kind, expr.table, v.let(f"add i64 {start}, {j}"))
 
 

@@ -104,7 +104,7 @@ class Access(Closed):
     UNIT = auto()  # table[the candidate's unit]
     AXIS = auto()  # table[j]
     UNIT_AXIS = auto()  # table[the candidate's unit, j]
-    CANDIDATE_AXIS = auto()  # table[candidate, j]
+    CANDIDATE_AXIS = auto()  # table[candidate, j], or table[candidate]
     LANE = auto()  # table[example]
     UNIT_LANE = auto()  # table[the candidate's unit, example]
     AXIS_LANE = auto()  # table[j, example]

@@ -10,6 +10,7 @@ from hardstep.evaluation.fused.expressions import (
     Access,
     Apply,
     Cast,
+    Elementwise,
     Expr,
     Fn,
     IsUnit,
@@ -23,6 +24,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.schedule import reachable
 from hardstep.evaluation.fused.tables import (
+    Displaced,
     Entering,
     PartOf,
     Replaced,
@@ -36,9 +38,14 @@ from hardstep.evaluation.fused.translate import Changed, Translator
 def take_part(t: Translator, whole: Expr, units: Stretch) -> Expr:
     """An expression along an axis, as one along a part of it."""
     made: dict[int, Expr] = {}
-    for expr in reachable([whole]):
+    for expr in reachable([whole], _list_alike):
         made[id(expr)] = _take(t, expr, units, lambda arg: made[id(arg)])
     return made[id(whole)]
+
+
+def _list_alike(expr: Expr) -> tuple[Expr, ...]:
+    """Arguments along the same axis, of which a part is to be taken."""
+    return expr.args if expr.domain is not None and isinstance(expr, Elementwise) else ()
 
 
 def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Expr]) -> Expr:
@@ -72,7 +79,7 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
 def _part_of(t: Translator, number: int, units: Stretch) -> int:
     """The table that holds these units of another."""
     table = list(t.program.tables)[number]
-    if isinstance(table, Units | Replaced | Entering):
+    if isinstance(table, Units | Replaced | Displaced | Entering):
         raise Unfusable("a part of what candidates replace as a whole")
     return t.program.table(PartOf(table, units))
 

@@ -191,7 +191,7 @@ class _Builder:
         factors = known.factors(node) if known.factors else None
         if factors is not None and factors.right in self.weights:
             self._enter(node, factors)
-        elif known.enters_lanes:
+        elif known.enters_lanes and factors is None:
             self._start(node).follow(node)
         elif self.local is None:
             if not set(node.inputs) <= self.sources or not self._is_transpose(node):

@@ -5,7 +5,7 @@ that is per candidate.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hardstep.evaluation.fused.expressions import (
@@ -127,7 +127,13 @@ def find_needed(program: Program) -> list[Expr]:
     return reachable([*(closing.difference for closing in program.closings), *program.exits])
 
 
-def reachable(roots: Iterable[Expr]) -> list[Expr]:
+def _list_arguments(expr: Expr) -> tuple[Expr, ...]:
+    return expr.args
+
+
+def reachable(
+    roots: Iterable[Expr], arguments: Callable[[Expr], tuple[Expr, ...]] = _list_arguments
+) -> list[Expr]:
     """Everything the roots need, arguments before those that use them."""
     found: dict[int, Expr] = {}
     stack = [(root, False) for root in roots]
@@ -139,7 +145,7 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
             found[id(expr)] = expr
         else:
             stack.append((expr, True))
-            stack.extend((arg, False) for arg in reversed(expr.args))
+            stack.extend((arg, False) for arg in reversed(arguments(expr)))
     return list(found.values())
 
 

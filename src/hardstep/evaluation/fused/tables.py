@@ -109,6 +109,13 @@ class Replaced:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """How far every candidate moves its row of a parameter."""
+
+    index: int
+
+
 class Part(Enum):
     """What a candidate's change is computed from where it enters."""
 
@@ -140,4 +147,4 @@ OfRecord = (
     | PickedScore
     | LabelWeight
 )
-Table = OfRecord | Units | Replaced | Entering
+Table = OfRecord | Units | Replaced | Displaced | Entering

@@ -162,5 +162,6 @@ OPERATORS = (
     _part("unbind", carry_beside, _Takes(_start_split, drops=True)),
     _part("slice", _narrow(_start_slice), _Takes(_start_slice)),
     _part("split", _narrow(_start_split), _Takes(_start_split)),
+    _part("unsafe_split", _narrow(_start_split), _Takes(_start_split)),
     _part("split_with_sizes", _narrow(_start_split), _Takes(_start_split)),
 )

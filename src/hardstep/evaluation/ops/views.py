@@ -8,7 +8,7 @@ from hardstep.evaluation.events.elementwise import follow_view_of
 from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
-from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.fused.translate import Changed, Lowering, Translator
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run_apart
@@ -57,11 +57,26 @@ def _leaves_examples(order: Order) -> Check:
     return check
 
 
+def _reorder_stack(order: Order) -> Lowering:
+    """The axis of a stack may go anywhere; examples still come before units."""
+
+    def lower(t: Translator, node: Node) -> None:
+        stack, out = find_stack(t, node), node.outputs[0]
+        dims = order(node, t.base(out).dim())
+        others = [dim for dim in dims if dim != stack.axis]
+        if others != sorted(others):
+            raise Unfusable(f"{node.name} of units and examples")
+        keep_stack(t, out, dims.index(stack.axis), stack.parts)
+
+    return lower
+
+
 def _reordering(name: str, order: Order) -> Operator:
     return Operator(
         name,
         column=_reorder_column(order),
         examples=run_apart(_leaves_examples(order)),
+        stack=_reorder_stack(order),
         events=follow_view_of,
         order=order,
     )
