@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
-from hardstep.evaluation.fused.expressions import KINDS, Unfusable
+from hardstep.evaluation.fused.expressions import KINDS, Stretch, Unfusable
 from hardstep.evaluation.fused.plan import (
     ColumnEntry,
     Entry,
@@ -30,8 +30,6 @@ from hardstep.evaluation.fused.tables import (
     PickedScore,
     Replaced,
     Slab,
-    Stretch,
-    UnitNumbers,
     Units,
     Weight,
 )
@@ -161,8 +159,6 @@ class Tables:
                 whole = self.get(table.whole, order, stride)
                 side = 1 if _has_rows(table.whole) else 0
                 return whole.index_select(side, _list_units(table.units))
-            case UnitNumbers():
-                return _list_units(table.units)
             case PickedScore():
                 scores, labels = values[table.scores], values[table.labels]
                 rows = scores.gather(1, labels.clamp(0, scores.shape[1] - 1)[:, None])[:, 0]

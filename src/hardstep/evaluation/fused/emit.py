@@ -44,7 +44,8 @@ class KernelWriter:
         self.v = Vectors(self.lanes)
         self.schedule = Schedule(program, self.lanes)
         self.counts = {
-            product: self.v.variable(Kind.I64, scalar=True) for product in self.schedule.changes
+            listed: self.v.variable(Kind.I64, scalar=True)
+            for listed in dict.fromkeys(self.schedule.changes.values())
         }
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
@@ -160,9 +161,11 @@ candidate_end:
     def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
         sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduced)}
-        for expr in exprs:
-            if isinstance(expr, Product):
-                v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
+        lists = {
+            self.schedule.changes[id(expr)]: expr for expr in exprs if isinstance(expr, Product)
+        }
+        for listed in lists:
+            v.line(f"store i64 0, ptr {self.counts[listed]}")
         label, after = v.label("axis"), v.label("after")
         j, following = v.name(), v.name()
         v.line(f"br label %{label}")
@@ -173,7 +176,8 @@ candidate_end:
             if isinstance(expr, Reduced):
                 self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
             elif isinstance(expr, Product):
-                self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
+                if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
+                    self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
             else:
                 value = self._evaluate(expr, loop, local, j)
                 if id(expr) in self.schedule.places:
@@ -286,7 +290,8 @@ candidate_end:
     def _list_change(self, expr: Product, change: Value, j: Value) -> None:
         """Append what differs at j in some lane that continues."""
         v = self.v
-        changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
+        changes = self.schedule.changes[id(expr)]
+        count = self.counts[changes]
         n = v.let(f"load i64, ptr {count}")
         differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
         some = v.any(v.binary("and", Kind.I1, differs, self.mask))
@@ -322,7 +327,7 @@ candidate_end:
         name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
         self.functions[name] = text
         v.intrinsics |= intrinsics
-        n = v.let(f"load i64, ptr {self.counts[id(expr)]}")
+        n = v.let(f"load i64, ptr {self.counts[changes]}")
         places = (changes.indices, changes.vectors, self.schedule.places[id(expr)])
         listed, vectors, out = (
             v.let(f"getelementptr i8, ptr %scratch, i64 {place}") for place in places
@@ -333,6 +338,27 @@ candidate_end:
         if v.packed:
             arguments += f", {v.type(Kind.I32)} {v.packed.examples}"
         v.line(f"call void {name}({arguments})")
+        if len(expr.args) > 1:
+            self._add_at_unit(expr, out)
+
+    def _add_at_unit(self, expr: Product, out: Value) -> None:
+        """Add the second argument of a product at the candidate's unit, if that is one of its."""
+        v, kind, units = self.v, expr.kind, expr.units
+        place = v.let(f"sub i64 %unit, {units.start}")
+        inside = v.let(f"icmp ult i64 {v.let(f'udiv i64 {place}, {units.step}')}, {units.size}")
+        if units.step != 1:
+            one = v.let(f"icmp eq i64 {v.let(f'urem i64 {place}, {units.step}')}, 0")
+            inside = v.let(f"and i1 {inside}, {one}")
+            place = v.let(f"udiv i64 {place}, {units.step}")
+        here, after = v.label("unit"), v.label("added")
+        v.line(f"br i1 {inside}, label %{here}, label %{after}")
+        v.block(here)
+        at = v.let(f"getelementptr {v.type(kind)}, ptr {out}, i64 {place}")
+        total = v.binary("fadd", kind, v.load(kind, at, 4), self.names[id(expr.args[1])])
+        v.store(kind, total, at, 4)
+        v.line(f"br label %{after}")
+        v.block(after)
+        self.block = after
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from fractions import Fraction
 
-from hardstep.evaluation.fused.emit_vectors import Value, Vectors
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors, can_scale, scale
 from hardstep.evaluation.fused.expressions import Fn, Kind
 
 _TINY = {Kind.F32: 2.0**-126, Kind.F64: 2.0**-1022}  # the least normal numbers
@@ -40,6 +40,8 @@ def _split_exponent(v: Vectors, kind: Kind, x: Value, scale: float) -> tuple[Val
 
 def _times_power(v: Vectors, kind: Kind, value: Value, whole: Value) -> Value:
     """Value · 2^whole, in two halves so that neither factor over- or underflows."""
+    if can_scale(v, kind):
+        return scale(v, kind, value, whole)
     half = v.call("floor", kind, v.binary("fmul", kind, whole, v.constant(0.5, kind)))
     other = v.binary("fsub", kind, whole, half)
     for part in (half, other):

@@ -147,9 +147,24 @@ class Unit(_Value):
     """The unit that the candidate changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Every `step`-th unit of an axis from `start` on."""
+
+    start: int
+    size: int
+    step: int = 1
+
+    def part(self, inner: "Stretch") -> "Stretch":
+        """Some of them, by their numbers here."""
+        return Stretch(self.start + self.step * inner.start, inner.size, self.step * inner.step)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class IsUnit(_Value):
-    """Whether the candidate changes unit j."""
+    """Whether the candidate changes the unit that stands at j."""
+
+    units: Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +238,14 @@ class Pick(_Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product(_Value):
-    """Base + argument · weight, over the argument's axis."""
+    """Base + argument · weight, over the argument's axis.
+
+    A second argument, if there is one, is added at the unit that the candidate changes.
+    """
 
     weight: int
     base: int
+    units: Stretch  # that stand at j = 0, 1, ...
 
 
 Moved = Linear | Spread
@@ -265,9 +284,9 @@ class Graph:
         """The unit that the candidate changes."""
         return self._keep((Unit,), Unit(Kind.I64, None, 0, ()))
 
-    def is_unit(self, domain: int | None) -> Expr:
-        """Whether the candidate changes unit j."""
-        return self._keep((IsUnit, domain), IsUnit(Kind.I1, domain, 0, ()))
+    def is_unit(self, units: Stretch) -> Expr:
+        """Whether the candidate changes the unit that stands at j."""
+        return self._keep((IsUnit, units), IsUnit(Kind.I1, units.size, 0, (), units))
 
     def linear(self, kind: Kind, move: Move, shift: int, places: int) -> Expr:
         """A new column."""
@@ -331,10 +350,14 @@ class Graph:
         key = (Lookup, id(index), kind, size, table)
         return self._keep(key, Lookup(kind, size, index.stage, (index,), table))
 
-    def product(self, change: Expr, num: int, weight: int, base: int) -> Expr:
-        """Base + change · weight over the axis of `change`, an axis of size `num`."""
-        product = Product(change.kind, num, change.stage + 1, (change,), weight, base)
-        return self._keep((Product, id(change), num, weight, base), product)
+    def product(
+        self, change: Expr, units: Stretch, weight: int, base: int, at_unit: Expr | None = None
+    ) -> Expr:
+        """Base + change · weight over the axis of `change`, and what is added at one unit."""
+        args = (change,) if at_unit is None else (change, at_unit)
+        stage = max(change.stage + 1, args[-1].stage)
+        key = (Product, *map(id, args), units, weight, base)
+        return self._keep(key, Product(change.kind, units.size, stage, args, weight, base, units))
 
     def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
         """The expression that was made first under a key: what it is, and what of."""

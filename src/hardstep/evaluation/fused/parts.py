@@ -20,6 +20,7 @@ from hardstep.evaluation.fused.expressions import (
     Read,
     Select,
     Spread,
+    Stretch,
     Unfusable,
 )
 from hardstep.evaluation.fused.schedule import reachable
@@ -28,8 +29,6 @@ from hardstep.evaluation.fused.tables import (
     Entering,
     PartOf,
     Replaced,
-    Stretch,
-    UnitNumbers,
     Units,
 )
 from hardstep.evaluation.fused.translate import Changed, Translator
@@ -56,11 +55,10 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
         case Read():
             return g.read(expr.access, expr.kind, _part_of(t, expr.table, units), size)
         case IsUnit():
-            numbers = t.program.table(UnitNumbers(units))
-            return g.apply(Fn.EQ, g.read(Access.AXIS, Kind.I64, numbers, size), g.unit())
+            return g.is_unit(expr.units.part(units))
         case Product():
             weight, base = (_part_of(t, table, units) for table in (expr.weight, expr.base))
-            return g.product(expr.args[0], size, weight, base)
+            return g.product(expr.args[0], expr.units.part(units), weight, base, *expr.args[1:])
         case Lookup():
             return g.lookup(expr.args[0], expr.kind, size, _part_of(t, expr.table, units))
         case Spread():

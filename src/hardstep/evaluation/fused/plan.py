@@ -5,6 +5,7 @@ layer; vectors (biases, gains) are replaced as a whole. Whatever happens to para
 they meet an example (quantizers, transposes) stays with torch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -108,7 +109,8 @@ def plan_kernel(
         raise Unfusable("the loss does not depend on it")
     if any(value.device.type != "cpu" for value in written.values):
         raise Unfusable("values that are not in the processor's memory")
-    builder = _Builder(candidates, written, span, operators)
+    uses = Counter(index for node in nodes for index in node.inputs)
+    builder = _Builder(candidates, written, span, operators, uses)
     for node in nodes:
         builder.add(node)
     return builder.finish()
@@ -116,9 +118,14 @@ def plan_kernel(
 
 class _Builder:
     def __init__(
-        self, candidates: Candidates, written: Record, span: Span, operators: Operators
+        self,
+        candidates: Candidates,
+        written: Record,
+        span: Span,
+        operators: Operators,
+        uses: Mapping[int, int],
     ) -> None:
-        self.operators = operators
+        self.operators, self.uses = operators, uses
         self.base: Lookup = written.values.__getitem__
         self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
         self.block = span.block
@@ -161,7 +168,9 @@ class _Builder:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(self.base, int(shape[0]), self.weights, self.operators)
+            self.t = Translator(
+                self.base, int(shape[0]), self.weights, self.operators, self.uses
+            )
             self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
                 self.t.program.table(Units())

@@ -17,6 +17,7 @@ from hardstep.evaluation.fused.expressions import (
     Moved,
     Product,
     Read,
+    Reduced,
     Select,
     Unit,
 )
@@ -37,6 +38,16 @@ class ChangeList:
 
     vectors: int
     indices: int
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Scratch memory from one stage to another: of a value, or of what several products read."""
+
+    begin: int
+    end: int
+    size: int
+    holds: Expr | list[Product]
 
 
 class Schedule:
@@ -97,23 +108,62 @@ class Schedule:
         self.loop_of[id(expr)] = loop
 
     def _find_room(self) -> None:
+        """Room for what outlives its loop, until it was last read."""
+        moments = self._find_moments()
+        ends: dict[int, int] = {}  # when kept values are last read
+        lists: dict[tuple[int, int], list[Product]] = defaultdict(list)  # products of one change
         for expr in self.needed:
             if isinstance(expr, Product):
-                domain = expr.args[0].domain
-                assert domain is not None
-                vectors = self.reserve(domain * self.lanes * expr.kind.num_bytes)
-                self.changes[id(expr)] = ChangeList(vectors, self.reserve(domain * 8))
-                self._keep(expr)
+                lists[id(expr.args[0]), id(self.loop_of[id(expr)])].append(expr)
+                ends.setdefault(id(expr), moments[id(expr)])
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
-                if outlives and not arg.is_leaf:
-                    self._keep(arg)
+                if (outlives and not arg.is_leaf) or isinstance(arg, Product):
+                    ends[id(arg)] = max(ends.get(id(arg), 0), moments[id(expr)])
+        rooms = [
+            _Room(moments[id(expr)], ends[id(expr)], self._measure(expr), expr)
+            for expr in self.needed
+            if id(expr) in ends
+        ]
+        for products in lists.values():
+            first, last = products[0], max(moments[id(one)] for one in products)
+            change = first.args[0]
+            begin = min(moments[id(one)] for one in products) - 1
+            size = self._measure(change) + -(-8 * (change.domain or 1) // 64) * 64
+            rooms.append(_Room(begin, last, size, products))
+        self._assign(rooms)
 
-    def _keep(self, expr: Expr) -> None:
-        if id(expr) not in self.places:
-            size = (expr.domain or 1) * self.lanes * expr.kind.num_bytes
-            self.places[id(expr)] = self.reserve(size)
+    def _find_moments(self) -> dict[int, int]:
+        """The stage in which every expression is computed."""
+        moments = {id(expr): expr.stage for expr in self.needed}
+        for expr in self.needed:
+            if isinstance(expr, Reduced):
+                moments[id(expr)] -= 1
+        for product, loop in self.private.items():
+            for expr in loop.exprs:
+                moments[id(expr)] = moments[product]
+        return moments
+
+    def _measure(self, expr: Expr) -> int:
+        return -(-(expr.domain or 1) * self.lanes * expr.kind.num_bytes // 64) * 64
+
+    def _assign(self, rooms: list["_Room"]) -> None:
+        """Places in scratch memory; a room is used again after its last reader."""
+        free: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by size: ends and places
+        for room in sorted(rooms, key=lambda room: room.begin):
+            known = free[room.size]
+            if known and min(known)[0] < room.begin:
+                _, place = known.pop(known.index(min(known)))
+            else:
+                place = self.reserve(room.size)
+            known.append((room.end, place))
+            if isinstance(room.holds, list):
+                indices = place + self._measure(room.holds[0].args[0])
+                listed = ChangeList(place, indices)
+                self.changes.update((id(product), listed) for product in room.holds)
+            else:
+                self.places[id(room.holds)] = place
 
     def reserve(self, size: int) -> int:
         """An offset in scratch memory with that many bytes of room."""

@@ -6,6 +6,8 @@ An `index` is the number of a recorded value.
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hardstep.evaluation.fused.expressions import Stretch
+
 # -- made of recorded values, once per step --------------------------------------------------------
 
 
@@ -54,26 +56,10 @@ class Slab:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Every `step`-th unit from `start` on."""
-
-    start: int
-    size: int
-    step: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class PartOf:
     """Some units of another table; of a matrix that is multiplied, some of its columns."""
 
     whole: "OfRecord"
-    units: Stretch
-
-
-@dataclass(frozen=True, slots=True)
-class UnitNumbers:
-    """Which units these are."""
-
     units: Stretch
 
 
@@ -143,7 +129,6 @@ OfRecord = (
     | FirstPerExample
     | Slab
     | PartOf
-    | UnitNumbers
     | PickedScore
     | LabelWeight
 )

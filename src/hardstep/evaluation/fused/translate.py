@@ -23,6 +23,7 @@ from hardstep.evaluation.fused.expressions import (
     Fn,
     Graph,
     Kind,
+    Stretch,
     Unfusable,
 )
 from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
@@ -88,6 +89,7 @@ class Translator:
         num_examples: Of the batch.
         weights: Parameter-like values, of which one row or column is changed.
         operators: What is known about operators, by name.
+        uses: How many operations read a value.
     """
 
     def __init__(
@@ -96,8 +98,9 @@ class Translator:
         num_examples: int,
         weights: Mapping[int, Column | None],
         operators: "Mapping[str, KnowsLanes]",
+        uses: Mapping[int, int],
     ) -> None:
-        self.base, self.weights, self.operators = base, weights, operators
+        self.base, self.weights, self.operators, self.uses = base, weights, operators, uses
         self.program = Program(num_examples)
         self.g = self.program.graph
         self.values: dict[int, Changed | Stack] = {}
@@ -189,7 +192,8 @@ class Translator:
     def put_back(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
         """A column put into its place among old values; examples in which it differs continue."""
         self.leave_axis(column.expr, at_unit)
-        here = self.g.is_unit(old.domain)
+        assert old.domain is not None
+        here = self.g.is_unit(Stretch(0, old.domain))
         return Changed(self.g.select(here, column.expr, old), column.axis)
 
     def only_unit(self, index: int) -> Changed:

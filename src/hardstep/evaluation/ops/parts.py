@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.elementwise import follow_view_of
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Stretch, Unfusable
 from hardstep.evaluation.fused.parts import take_unit, take_units
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_old, read_part
-from hardstep.evaluation.fused.tables import Stretch
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Columns, Lookup, slices_of

@@ -13,7 +13,15 @@ from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.events.linear_stages import write_product
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
-from hardstep.evaluation.fused.expressions import Access, Fn, Kind, Reduction, Unfusable
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Fn,
+    Kind,
+    Product,
+    Reduction,
+    Stretch,
+    Unfusable,
+)
 from hardstep.evaluation.fused.plan import Factors
 from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Weight
 from hardstep.evaluation.fused.translate import Changed, Translator
@@ -134,7 +142,7 @@ def _multiply(t: Translator, left: int, right: int, out: int) -> Changed:
         raise Unfusable("a product with a value that does not vary along its axis")
     change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
     base = t.program.table(Matrix(out))
-    return Changed(t.g.product(change, size, weight, base), -1)
+    return Changed(t.g.product(change, Stretch(0, size), weight, base), -1)
 
 
 def _add_moved_row(t: Translator, node: Node, left: int, right: int, bias: int | None) -> None:
@@ -154,8 +162,13 @@ def _add_moved_row(t: Translator, node: Node, left: int, right: int, bias: int |
         if t.base(bias).dim() != 1 or t.weights[bias] is None:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
         terms.append(t.g.read(Access.CANDIDATE_AXIS, kind, t.program.table(Displaced(bias))))
-    at_unit = reduce(lambda a, b: t.g.apply(Fn.ADD, a, b), terms, product)
-    t.values[out] = Changed(t.g.select(t.g.is_unit(product.domain), at_unit, product), -1)
+    term = reduce(lambda a, b: t.g.apply(Fn.ADD, a, b), terms)
+    if isinstance(product, Product):
+        again = (product.args[0], product.units, product.weight, product.base)
+        t.values[out] = Changed(t.g.product(*again, term), -1)
+    else:  # an update by a column
+        here = t.g.is_unit(Stretch(0, t.base(out).shape[1]))
+        t.values[out] = Changed(t.g.select(here, t.g.apply(Fn.ADD, product, term), product), -1)
     t.program.exits.append(t.g.constant(True, Kind.I1))  # it adds to the base's values, too
 
 
