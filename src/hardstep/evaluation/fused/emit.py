@@ -17,6 +17,7 @@ from hardstep.evaluation.fused.emit_products import define_product
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather
 from hardstep.evaluation.fused.expressions import (
     Access,
+    Concat,
     Elementwise,
     Expr,
     Fn,
@@ -123,8 +124,11 @@ candidate_end:
         self.block = label
         for stage in range(self.schedule.num_stages):
             self._compute_lanes(self.schedule.per_lane[stage], stage)
-            for product in self.schedule.products[stage]:
-                self._multiply(product)
+            for whole in self.schedule.products[stage]:
+                if isinstance(whole, Product):
+                    self._multiply(whole)
+                else:
+                    self._concatenate(whole)
             for loop in self.schedule.loops[stage].values():
                 self._loop_over_axis(loop)
         for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
@@ -201,7 +205,7 @@ candidate_end:
         v = self.v
         if isinstance(expr, Leaf):
             found = emit_leaf(v, expr, j)
-        elif self.schedule.loop_of[id(expr)] is not loop or isinstance(expr, Product):
+        elif isinstance(expr, Product | Concat) or self.schedule.loop_of[id(expr)] is not loop:
             found = v.load(expr.kind, self._find_address(expr, j), expr.kind.num_bytes)
         elif isinstance(expr, Lookup):
             found = self._look_up(expr, j)
@@ -359,6 +363,30 @@ candidate_end:
         v.line(f"br label %{after}")
         v.block(after)
         self.block = after
+
+    # -- several axes as one --------------------------------------------------------------------
+
+    def _concatenate(self, expr: Concat) -> None:
+        """Copy parts to where they stand one after the other."""
+        v, start = self.v, 0
+        for part in expr.args:
+            assert part.domain is not None
+            label, after = v.label("copy"), v.label("copied")
+            j, following = v.name(), v.name()
+            v.line(f"br label %{label}")
+            v.block(label)
+            v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
+            if isinstance(part, Leaf):
+                value = emit_leaf(v, part, j)
+            else:
+                value = v.load(part.kind, self._find_address(part, j), part.kind.num_bytes)
+            self._store(expr, value, v.let(f"add i64 {j}, {start}"))
+            v.line(f"{following} = add i64 {j}, 1")
+            done = v.let(f"icmp eq i64 {following}, {part.domain}")
+            v.line(f"br i1 {done}, label %{after}, label %{label}")
+            v.block(after)
+            self.block = after
+            start += part.domain
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""

@@ -6,7 +6,7 @@ domain are computed in loops over j; reductions and products need a whole loop b
 every expression has a stage: loops of one stage run before those of the next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -248,12 +248,17 @@ class Product(_Value):
     units: Stretch  # that stand at j = 0, 1, ...
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Concat(_Value):
+    """Its arguments, one after the other along j."""
+
+
 Moved = Linear | Spread
 Leaf = Constant | Read | Unit | IsUnit | Moved
 Elementwise = Apply | Select | Cast
 Reduced = Reduce | Pick
 Looped = Reduced | Product  # needs a whole loop over the axis of its first argument
-Expr = Leaf | Elementwise | Lookup | Looped
+Expr = Leaf | Elementwise | Lookup | Looped | Concat
 
 
 class Graph:
@@ -358,6 +363,14 @@ class Graph:
         stage = max(change.stage + 1, args[-1].stage)
         key = (Product, *map(id, args), units, weight, base)
         return self._keep(key, Product(change.kind, units.size, stage, args, weight, base, units))
+
+    def concat(self, parts: Sequence[Expr]) -> Expr:
+        """Values along several axes as one along all of them."""
+        if any(part.domain is None for part in parts):
+            raise Unfusable("cat of a value that does not vary along its axis")
+        size, stage = sum(part.domain or 1 for part in parts), max(part.stage for part in parts)
+        key = (Concat, *map(id, parts))
+        return self._keep(key, Concat(parts[0].kind, size, stage + 1, tuple(parts)))
 
     def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
         """The expression that was made first under a key: what it is, and what of."""

@@ -10,6 +10,7 @@ from hardstep.evaluation.fused.expressions import (
     Access,
     Apply,
     Cast,
+    Concat,
     Elementwise,
     Expr,
     Fn,
@@ -59,6 +60,8 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
         case Product():
             weight, base = (_part_of(t, table, units) for table in (expr.weight, expr.base))
             return g.product(expr.args[0], expr.units.part(units), weight, base, *expr.args[1:])
+        case Concat():
+            return _take_across(t, expr, units)
         case Lookup():
             return g.lookup(expr.args[0], expr.kind, size, _part_of(t, expr.table, units))
         case Spread():
@@ -72,6 +75,21 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
             return g.cast(taken(expr.args[0]), expr.kind)
         case _:
             raise AssertionError(f"{type(expr).__name__} has no axis")
+
+
+def _take_across(t: Translator, whole: Concat, units: Stretch) -> Expr:
+    """Units of what stands one after the other."""
+    if units.step != 1:
+        raise Unfusable("some units of a concatenation")
+    parts, start, end = [], 0, units.start + units.size
+    for part in whole.args:
+        size = part.domain or 1
+        first, last = max(units.start, start), min(end, start + size)
+        if first < last:
+            inner = Stretch(first - start, last - first)
+            parts.append(part if inner.size == size else take_part(t, part, inner))
+        start += size
+    return parts[0] if len(parts) == 1 else t.g.concat(parts)
 
 
 def _part_of(t: Translator, number: int, units: Stretch) -> int:

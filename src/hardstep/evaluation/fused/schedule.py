@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hardstep.evaluation.fused.expressions import (
     Access,
+    Concat,
     Expr,
     IsUnit,
     Linear,
@@ -59,7 +60,8 @@ class Schedule:
         self.guards = _find_guards(self.needed, [end.difference for end in program.closings])
         self.per_lane: dict[int, list[Expr]] = defaultdict(list)
         self.loops: dict[int, dict[int, Loop]] = defaultdict(dict)  # by stage and domain
-        self.products: dict[int, list[Product]] = defaultdict(list)
+        # What is made at once, before the loops of its stage.
+        self.products: dict[int, list[Product | Concat]] = defaultdict(list)
         self.private: dict[int, Loop] = {}  # of a guarded product: run only with it
         self.loop_of: dict[int, Loop] = {}
         self.scratch = 0
@@ -83,7 +85,7 @@ class Schedule:
             own = {id(product)}
             members = [e for e in reachable([change]) if e.domain == change.domain]
             for expr in reversed(members):
-                inner = not expr.is_leaf and not isinstance(expr, Looped)
+                inner = not expr.is_leaf and not isinstance(expr, Looped | Concat)
                 if inner and all(id(consumer) in own for consumer in consumers[id(expr)]):
                     own.add(id(expr))
             if id(change) in own:
@@ -93,8 +95,10 @@ class Schedule:
                 self.loop_of.update((id(expr), loop) for expr in exprs)
 
     def _place(self, expr: Expr) -> None:
-        if isinstance(expr, Product):
+        if isinstance(expr, Product | Concat):
             self.products[expr.stage].append(expr)
+            if isinstance(expr, Concat):
+                return
         elif expr.domain is None and not isinstance(expr, Looped):
             self.per_lane[expr.stage].append(expr)
             return
@@ -115,11 +119,12 @@ class Schedule:
         for expr in self.needed:
             if isinstance(expr, Product):
                 lists[id(expr.args[0]), id(self.loop_of[id(expr)])].append(expr)
+            if isinstance(expr, Product | Concat):
                 ends.setdefault(id(expr), moments[id(expr)])
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
-                if (outlives and not arg.is_leaf) or isinstance(arg, Product):
+                if (outlives and not arg.is_leaf) or isinstance(arg, Product | Concat):
                     ends[id(arg)] = max(ends.get(id(arg), 0), moments[id(expr)])
         rooms = [
             _Room(moments[id(expr)], ends[id(expr)], self._measure(expr), expr)

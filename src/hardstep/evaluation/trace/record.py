@@ -18,6 +18,7 @@ from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
+from hardstep.evaluation.trace.overlap import are_apart
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
 
@@ -283,6 +284,8 @@ class _Recorder(DispatchMode):
         if sources or storage in self.fixed:
             raise Refused("the forward pass writes into a parameter")
         for owner in owners:
+            if owner is not tensor and are_apart(owner, tensor):
+                continue
             index = self.numbers[id(owner)]
             if index != _STALE:
                 self.values[index] = owner.clone()
