@@ -237,17 +237,22 @@ class Kernel:
         """
         _, vertices, probes, dim = offsets
         vertices *= probes
-        item, size = 64 // self.plan.lanes, MAX_TILE
+        item, taken, copied = 64 // self.plan.lanes, 0.0, 0.0  # numbers of one candidate
         for entry in self.plan.entries:
             if isinstance(entry, LinearEntry) and entry.responses is None:
                 continue
-            lines, copied = 1.0, 0
+            lines = 1.0
             if not isinstance(entry, ColumnEntry):
                 units = self.tables.written.values[entry.output].shape[1]
-                each = units if isinstance(entry, LayerEntry) else 1
-                lines, copied = each * dim / vertices, self._inputs(entry).copied
-            size = min(size, int(TABLE_BYTES / (lines * item * self.stride)))
-            size = min(size, int(memory_budget / (lines * item * (self.stride + copied))))
+                lines = (units if isinstance(entry, LayerEntry) else 1) * dim / vertices
+                copied += lines * self._inputs(entry).copied
+            taken += lines * self.stride
+        for table in self._displaced:
+            taken += 2 * self.tables.written.values[table.index].shape[0]
+        size = MAX_TILE
+        if taken:
+            size = min(size, int(TABLE_BYTES / (taken * item)))
+            size = min(size, int(memory_budget / ((taken + copied) * item)))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:

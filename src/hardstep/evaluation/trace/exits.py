@@ -36,6 +36,7 @@ class Recorder(Protocol):
     """Who writes a forward pass down."""
 
     reads_numbers: bool
+    in_layer: bool  # what runs is a time step of one of torch's recurrent layers
 
     def refuse(self, reason: str) -> NoReturn:
         """Give up."""
@@ -81,7 +82,11 @@ class NoExits(TorchFunctionMode):
                 self.recorder.refuse(
                     "a recurrent layer reads a packed sequence; give it a padded one"
                 )
-            return unroll(CELLS[func], *args, **(kwargs or {}))
+            self.recorder.in_layer = True
+            try:
+                return unroll(CELLS[func], *args, **(kwargs or {}))
+            finally:
+                self.recorder.in_layer = False
         return func(*args, **(kwargs or {}))
 
     def _check_reader(self, func: Any, given: tuple[Any, ...]) -> None:

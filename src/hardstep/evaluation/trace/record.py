@@ -77,6 +77,7 @@ class Record:
     result: int
     nbytes: int = 0  # taken while recording, apart from parameters and inputs
     signature: str = ""  # what was computed, without the numbers
+    unrolled: frozenset[int] = frozenset()  # values within torch's recurrent layers
 
 
 def record(
@@ -120,6 +121,7 @@ def record(
         recorder.numbers[id(loss)],
         recorder.nbytes,
         "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
+        frozenset(recorder.unrolled),
     )
 
 
@@ -138,6 +140,8 @@ class _Recorder(DispatchMode):
         self.fixed: set[int] = set()  # storages of parameters, those that are not searched included
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
+        self.in_layer = False
+        self.unrolled: set[int] = set()
         self.reads_numbers = False  # so that a number may be another in the next step
         self.lifted: dict[tuple[str, torch.dtype], Ref] = {}
         self.own: set[int] = set()  # storages made during the pass
@@ -221,6 +225,8 @@ class _Recorder(DispatchMode):
             return result
         numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
         self.reads_numbers |= -1 in numbers
+        if self.in_layer:
+            self.unrolled.update(numbers)
         if not self.reached.isdisjoint(inputs):
             self.reached.update(numbers)
         functional = functional_form(called) if written else called
