@@ -142,7 +142,9 @@ class Tables:
     def _make(self, table: OfRecord, order: Tensor | None, stride: int) -> Tensor:
         values = self.written.values
         match table:
-            case Flat() | Weight():
+            case Flat():
+                return values[table.index].reshape(-1)
+            case Weight():
                 return values[table.index].contiguous()
             case Matrix():
                 rows = values[table.index].flatten(1)

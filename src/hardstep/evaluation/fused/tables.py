@@ -13,7 +13,7 @@ from hardstep.evaluation.fused.expressions import Stretch
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A value as it is."""
+    """A value as it is, number after number."""
 
     index: int
 
