@@ -25,9 +25,7 @@ LAYERS = {
         FEATURES, 4, 2, dropout=0.5, bidirectional=True
     ),
     "rnn, batch first, no bias": lambda: nn.RNN(FEATURES, 4, 2, bias=False, batch_first=True),
-    "lstm, projected, both ways": lambda: nn.LSTM(
-        FEATURES, 4, 2, proj_size=2, bidirectional=True
-    ),
+    "lstm, projected, both ways": lambda: nn.LSTM(FEATURES, 4, 2, proj_size=2, bidirectional=True),
 }
 
 
@@ -54,9 +52,7 @@ def test_time_steps_compute_what_the_layer_does(name):
 
 
 def classifier(layer, read, width=4):
-    return Hand(
-        lambda m, x: m.out(read(m.layer(x))), layer=layer(), out=nn.Linear(width, 3)
-    )
+    return Hand(lambda m, x: m.out(read(m.layer(x))), layer=layer(), out=nn.Linear(width, 3))
 
 
 def last(found):

@@ -168,9 +168,7 @@ class _Builder:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(
-                self.base, int(shape[0]), self.weights, self.operators, self.uses
-            )
+            self.t = Translator(self.base, int(shape[0]), self.weights, self.operators, self.uses)
             self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
                 self.t.program.table(Units())
