@@ -81,6 +81,15 @@ def joined(m, x):
     return m.out(hidden)
 
 
+def before(m, x):
+    """Two layers see all time steps at once, with time first in between; then the loop."""
+    drive = m.second(torch.tanh(m.first(x))).transpose(0, 1)
+    hidden = torch.zeros(len(x), 4, dtype=x.dtype)
+    for step in drive:
+        hidden = torch.tanh(step + m.again(hidden))
+    return m.out(hidden)
+
+
 def carried(m, x):
     """The state of one half is where the other one begins."""
     _, state = m.layer(x[:, :2])
@@ -112,6 +121,10 @@ MODELS = {
     ),
     "lstm cell": lambda: loop(nn.LSTMCell),
     "gru cell": lambda: loop(nn.GRUCell),
+    "before": lambda: Hand(
+        before, first=nn.Linear(FEATURES, 5), second=nn.Linear(5, 4), again=nn.Linear(4, 4),
+        out=nn.Linear(4, 3),
+    ),
     "joined": lambda: Hand(joined, gates=nn.Linear(FEATURES + 4, 8), out=nn.Linear(4, 3)),
 }  # fmt: skip
 
@@ -127,6 +140,13 @@ def problem_of(name, dtype, batch=6, steps=4):
 def test_recurrences_are_compiled_and_exact(name):
     problem = problem_of(name, torch.float64, steps=2 if "layers" in name else 3)
     evaluator, _ = check_losses(problem, name, RowWise(2), torch.float64)
+    assert set(evaluator.notes.values()) == {"fused"}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_as_many_examples_as_time_steps_are_not_confused(batch):
+    problem = problem_of("before", torch.float64, batch, steps=3)
+    evaluator, _ = check_losses(problem, "before", RowWise(2), torch.float64)
     assert set(evaluator.notes.values()) == {"fused"}
 
 

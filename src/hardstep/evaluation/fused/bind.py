@@ -107,7 +107,7 @@ class Tables:
     def __init__(self, written: Record) -> None:
         self.written = written
         self._made: dict[tuple[OfRecord, int | None, int], Tensor] = {}
-        self._varying: dict[tuple[int, int | None, int], Inputs] = {}
+        self._varying: dict[tuple[OfRecord, int | None, int], Inputs] = {}
         self._finite: dict[int, bool] = {}
         self._orders: dict[int, Tensor] = {}
 
@@ -118,12 +118,11 @@ class Tables:
             self._made[key] = self._make(table, order, stride)
         return self._made[key]
 
-    def inputs(self, index: int, order: Tensor | None, stride: int) -> Inputs:
-        """A recorded value as what meets a weight: its matrix, and which of its units vary."""
-        key = (index, id(order) if order is not None else None, stride)
+    def inputs(self, table: OfRecord, order: Tensor | None, stride: int, num: int) -> Inputs:
+        """Examples as what meets a weight: so many, and which of their units vary."""
+        key = (table, id(order) if order is not None else None, stride)
         if key not in self._varying:
-            table = self.get(Matrix(index), order, stride)
-            self._varying[key] = find_varying(table, len(self.written.values[index]))
+            self._varying[key] = find_varying(self.get(table, order, stride), num)
         return self._varying[key]
 
     def is_finite(self, index: int) -> bool:
@@ -156,7 +155,11 @@ class Tables:
                     raise Unfusable("gather with an index that varies within an example")
                 rows = wide[:, 0]
             case Slab():
-                rows = values[table.index].select(table.axis, table.number)
+                whole = values[table.index]
+                if table.examples is not None:
+                    sizes = (table.examples, -1) if table.axis else (-1, table.examples)
+                    whole = whole.reshape(*sizes, whole.shape[1])
+                rows = whole.select(table.axis, table.number)
             case PartOf():
                 whole = self.get(table.whole, order, stride)
                 side = 1 if _has_rows(table.whole) else 0
@@ -328,16 +331,16 @@ class Kernel:
 
     def _examples(self, entry: Entry) -> Tensor:
         """Those that meet the weight, (inputs, examples)."""
-        return self.tables.get(Matrix(entry.left), self.order, self.stride)
+        return self.tables.get(entry.examples, self.order, self.stride)
 
     def _inputs(self, entry: Entry) -> Inputs:
         """The same, and which of the inputs vary."""
-        return self.tables.inputs(entry.left, self.order, self.stride)
+        return self.tables.inputs(entry.examples, self.order, self.stride, self.num_examples)
 
     def _change_column(self, entry: ColumnEntry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
         weight, values = columns[entry.right], self.tables.written.values
-        result = self.tables.get(Matrix(entry.output), self.order, self.stride)[weight.unit]
+        result = self.tables.get(entry.old, self.order, self.stride)[weight.unit]
         result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._examples(entry))
         moved = columns.get(entry.bias) if entry.bias is not None else None
         if entry.bias is not None and moved is not None:

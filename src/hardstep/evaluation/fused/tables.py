@@ -53,6 +53,7 @@ class Slab:
     index: int
     axis: int
     number: int
+    examples: int | None = None  # so many, if they and the stack's axis are one axis of the value
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,15 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """The same where the axis of the stack and the examples are one, as a product takes them."""
+
+    whole: int
+    axis: int
+    parts: tuple[Changed | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """A sum over examples: new − old per lane, to be divided by a recorded number."""
 
@@ -103,7 +112,7 @@ class Translator:
         self.base, self.weights, self.operators, self.uses = base, weights, operators, uses
         self.program = Program(num_examples)
         self.g = self.program.graph
-        self.values: dict[int, Changed | Stack] = {}
+        self.values: dict[int, Changed | Stack | Merged] = {}
         self.vectors: set[int] = set()  # changed along the last axis, alike for all examples
         self.closed: set[int] = set()
 
@@ -117,7 +126,7 @@ class Translator:
         found = [self.values[index] for index in node.inputs if index in self.values]
         if not found and self.weights.keys().isdisjoint(node.inputs):
             return  # follows from a part of a stack that does not change
-        if any(isinstance(value, Stack) for value in found):
+        if not all(isinstance(value, Changed) for value in found):
             if known.stack is None:
                 raise Unfusable(f"{node.name} of a stack")
             known.stack(self, node)
@@ -144,7 +153,7 @@ class Translator:
     def changed(self, index: int) -> Changed:
         """A changed value that is not a stack."""
         found = self.values[index]
-        if isinstance(found, Stack):
+        if not isinstance(found, Changed):
             raise Unfusable("a stack where one value is expected")
         return found
 

@@ -1,6 +1,7 @@
 """Matrix products: x·W, and x·W + b."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -15,6 +16,7 @@ from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
 from hardstep.evaluation.fused.expressions import (
     Access,
+    Expr,
     Fn,
     Kind,
     Product,
@@ -23,8 +25,9 @@ from hardstep.evaluation.fused.expressions import (
     Unfusable,
 )
 from hardstep.evaluation.fused.plan import Factors
-from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Weight
-from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.fused.stacks import find_slab, read_old
+from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Slab, Weight
+from hardstep.evaluation.fused.translate import Changed, Merged, Translator
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
@@ -123,25 +126,49 @@ def _lower(t: Translator, node: Node) -> None:
     if not kind.is_float:
         raise Unfusable(f"{node.name} of {kind}")
     t.program.updated.add(out)
-    t.values[out] = _multiply(t, left, right, out)
+    found = t.changed(left)
+    old = t.at_unit(left) if found.column else t.matrix(left)
+    t.values[out] = _multiply(t, found, old, right, Matrix(out))
     if not t.weights.keys().isdisjoint((right, bias)):
         _add_moved_row(t, node, left, right, bias)
 
 
-def _multiply(t: Translator, left: int, right: int, out: int) -> Changed:
+def _lower_stack(t: Translator, node: Node) -> None:
+    """The same for every part of a stack, whose axis and examples are one for a product."""
+    left, right, bias = find_factors(node)
+    stack, out = t.values.get(left), node.outputs[0]
+    changed = set(node.inputs) & (t.values.keys() | t.weights.keys())
+    if not isinstance(stack, Merged) or changed != {left} or _adds_a_matrix(bias, t.base):
+        raise Unfusable(f"{node.name} of a stack")
+    if any(scale != 1 for scale in node.kwargs.values()) or not t.kind(out).is_float:
+        raise Unfusable(f"{node.name} of a stack, with a scale or of {t.kind(out)}")
+    result = Merged(out, stack.axis, stack.parts)
+    parts: list[Changed | None] = []
+    for number, part in enumerate(stack.parts):
+        if part is not None:
+            old = read_old(t, stack, number, part.column)
+            part = _multiply(t, part, old, right, find_slab(t, result, number))
+        parts.append(part)
+    t.program.updated.add(out)
+    t.values[out] = replace(result, parts=tuple(parts))
+
+
+def _multiply(
+    t: Translator, found: Changed, old: Expr, right: int, result: Matrix | Slab
+) -> Changed:
     """The old product, and what the change of its left factor adds."""
-    kind, size = t.kind(out), t.base(out).shape[1]
-    found, weight = t.changed(left), t.program.table(Weight(right))
+    kind, size = old.kind, t.base(right).shape[1]
+    weight, base = t.program.table(Weight(right)), t.program.table(result)
     if found.column:
-        t.leave_axis(found.expr, t.at_unit(left))
-        delta = t.g.apply(Fn.SUB, found.expr, t.at_unit(left))
+        t.leave_axis(found.expr, old)
+        delta = t.g.apply(Fn.SUB, found.expr, old)
         factor = t.g.read(Access.UNIT_AXIS, kind, weight, size)
         update = t.g.apply(Fn.MUL, delta, factor)
-        return Changed(t.g.apply(Fn.ADD, t.matrix(out), update), -1)
+        before = t.g.read(Access.AXIS_LANE, kind, base, size)
+        return Changed(t.g.apply(Fn.ADD, before, update), -1)
     if found.expr.domain is None:
         raise Unfusable("a product with a value that does not vary along its axis")
-    change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
-    base = t.program.table(Matrix(out))
+    change = t.g.apply(Fn.SUB, found.expr, old)
     return Changed(t.g.product(change, Stretch(0, size), weight, base), -1)
 
 
@@ -225,6 +252,7 @@ def _product(name: str) -> Operator:
         examples=_carry_examples,
         lanes=_lower,
         enters_lanes=True,
+        stack=_lower_stack,
         events=_follow_events,
         factors=find_factors,
         takes_units=True,
