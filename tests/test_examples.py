@@ -46,6 +46,11 @@ def test_a_router_that_is_searched_is_better_than_the_one_that_was_drawn():
     assert router.main(epochs=2) > router.main(epochs=2, search=False) + 0.15
 
 
+def test_an_unmodified_lstm_learns_with_no_settings():
+    assert len((EXAMPLES / "lstm_digits.py").read_text().splitlines()) < 50
+    assert load("lstm_digits").main(epochs=1) > 0.3  # guessing: 0.1 with a deviation of 0.03
+
+
 def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0

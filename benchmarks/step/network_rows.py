@@ -44,5 +44,9 @@ NETWORKS = (
     Network("binary-5-train", "the same with 5, batch statistics", "binary-5", 9_706, 0, 0, True),
     Network("lenet", "LeNet-5, INT8", "lenet", 61_706, 50, 120),
     Network("separable", "depthwise-separable CNN, INT8", "separable", 22_474, 3, 8),
+    Network("lstm-28", "LSTM, 28 time steps", "lstm-28", 24_714, 2.5, 4),
+    Network("lstm-96", "LSTM, 96 time steps", "lstm-96", 19_594, 2.5, 4),
+    Network("gru-28", "GRU, 28 time steps", "gru-28", 18_698, 2.5, 4),
+    Network("gru-96", "GRU, 96 time steps", "gru-96", 14_858, 2.5, 4),
 )
 BY_NAME = {row.name: row for row in NETWORKS}

@@ -4,6 +4,7 @@
     binary      a ResNet with signs of weights and activations, and batch norm
     lenet       LeNet-5 with weights and activations in eight bits
     separable   a depthwise-separable network of the size used for keyword spotting, in eight bits
+    recurrent   an LSTM or a GRU of torch's, which reads a picture line by line
 
 They are written as one writes them, with nothing that would help an evaluator. A network whose
 units never change costs an evaluator nothing, so every hard activation is a module, and
@@ -189,6 +190,22 @@ def separable(channels: int = 64, num_blocks: int = 4) -> nn.Sequential:
     return _chain(**layers, average=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), readout=readout)
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer that reads a picture in so many pieces, and a readout of its last state."""
+
+    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU], num_steps: int) -> None:
+        super().__init__()
+        self.num_steps, self.width = num_steps, SIDE * SIDE // num_steps
+        self.recurrent = kind(self.width, 64, batch_first=True)
+        self.readout = nn.Linear(64, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scores (batch, classes); pixels that do not fill a piece are left out."""
+        pixels = inputs.flatten(1)[:, : self.num_steps * self.width]
+        outputs, _ = self.recurrent(pixels.reshape(-1, self.num_steps, self.width))
+        return self.readout(outputs[:, -1])
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "spiking-10": lambda: SpikingCnn(10),
     "spiking-25": lambda: SpikingCnn(25),
@@ -196,6 +213,10 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "binary-9": lambda: binary_resnet(9),
     "lenet": lenet,
     "separable": separable,
+    "lstm-28": lambda: Recurrent(nn.LSTM, 28),
+    "lstm-96": lambda: Recurrent(nn.LSTM, 96),
+    "gru-28": lambda: Recurrent(nn.GRU, 28),
+    "gru-96": lambda: Recurrent(nn.GRU, 96),
 }
 
 

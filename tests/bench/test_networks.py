@@ -47,7 +47,8 @@ def test_every_network_has_the_size_of_its_row_and_is_alive(name, drawn):
     assert not model.training
     shares = network_activity.measure(model, drawn)
     hard = [layer for layer in model.modules() if isinstance(layer, network_activity.HARD)]
-    assert len(shares) == len(hard) >= 3
+    assert len(shares) == len(hard)
+    assert len(hard) >= 3 or name.startswith(("lstm", "gru"))  # these have no hard values
     for share in shares.values():
         assert share["units"] > 0.5
         assert 0.01 < share["positive"] < 0.9

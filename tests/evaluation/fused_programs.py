@@ -272,7 +272,7 @@ PROGRAMS = {
     "elman": Case(
         elman,
         lambda: _spiking(6) | {"rec": linear(6)},
-        rows=("rec.weight",), full=None, layers=("rec.weight", "rec.bias"),
+        full=None, layers=("rec.weight", "rec.bias"),
     ),
     "deep-relu": Case(chain(torch.relu, "l0", "l1", "l2", "out"), _deep),
     "residual": Case(

@@ -1,8 +1,8 @@
 """The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
 
 Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
-from 1,000; every second one a network for pictures) over eight subspaces, proves every difference a
-tie, and prints what was counted.
+from 1,000; in turn of ordinary layers, a network for pictures, a recurrent one) over eight
+subspaces, proves every difference a tie, and prints what was counted.
 """
 
 import collections
@@ -14,6 +14,7 @@ from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sp
 
 from .random_models import draw
 from .random_pictures import draw_problem
+from .random_recurrences import draw_recurrence
 from .test_incremental import FAST, check_losses
 
 SUBSPACES = (
@@ -26,6 +27,7 @@ SUBSPACES = (
     Sparse(1),
     LowRank(1),
 )
+DRAWN = (draw, lambda seed: (draw_problem(seed), ["pictures"]), draw_recurrence)
 
 
 def main() -> None:
@@ -34,8 +36,8 @@ def main() -> None:
     first, count = (int(a) for a in (sys.argv[1:] + ["1000", "500"][len(sys.argv) - 1 :])[:2])
     notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     for seed in range(first, first + count):
-        problem, names = (draw_problem(seed), ["pictures"]) if seed % 2 else draw(seed)
-        subspace = SUBSPACES[seed // 2 % len(SUBSPACES)]
+        problem, names = DRAWN[seed % len(DRAWN)](seed)
+        subspace = SUBSPACES[seed // len(DRAWN) % len(SUBSPACES)]
         evaluator, num_ties = check_losses(problem, names, subspace, torch.float64)
         ties += num_ties
         fast += FAST.issuperset(evaluator.notes.values())

@@ -125,6 +125,7 @@ class Pooled(nn.Module):
         layers(lambda self, x: self.out(self.fc(torch.stack([x, x], 1))[:, 1])),
         build(Pooled, 0),
         build(lambda: Recurrent(nn.LSTM), 0),
+        build(lambda: Recurrent(nn.RNN), 0),
     ],
     ids=[
         "relu",
@@ -137,14 +138,10 @@ class Pooled(nn.Module):
         "one of two",
         "pooled",
         "lstm",
+        "rnn",
     ],
 )
 def test_nothing_is_advised_that_would_not_help(model):
     """Reading the gallery's own way to write the same, or there being none."""
     explanation = explained(model)
     assert {one.advice for one in explanation.parameters} == {""}
-
-
-def test_torchs_own_loop_over_time_has_its_advice():
-    for one in parameters_of(explained(build(lambda: Recurrent(nn.RNN), 0)), "layer"):
-        assert "nn.RNNCell" in one.advice

@@ -136,6 +136,8 @@ READOUTS_FUSED = {
         m[0] * torch.stack(m)[..., 1:3].sum(0).mean(1, keepdim=True)
     ),
     "halves of every step": lambda s, m: m[1] * torch.stack(m).chunk(2, -1)[1][-1].sum(1, True),
+    "transposed": lambda s, m: torch.stack(m).transpose(0, 1).sum(1),
+    "side by side": lambda s, m: torch.cat(m, dim=1)[:, 2 : 2 + CLASSES],
 }
 # Not covered by kernels; the losses must agree all the same.
 READOUTS_FOLLOWED = {
@@ -146,8 +148,6 @@ READOUTS_FOLLOWED = {
     "centered": lambda s, m: (torch.stack(m) - torch.stack(m).mean(0, keepdim=True))[-1],
     "cumsum": lambda s, m: torch.stack(m).cumsum(0)[-1],
     "variance": lambda s, m: torch.stack(m).var(0),
-    "transposed": lambda s, m: torch.stack(m).transpose(0, 1).sum(1),
-    "side by side": lambda s, m: torch.cat(m, dim=1)[:, 2 : 2 + CLASSES],
     "flattened": lambda s, m: torch.stack(m).flatten(1).reshape(STEPS, -1, CLASSES).sum(0),
     "time and units": lambda s, m: m[0] * torch.stack(m).sum((0, 2))[:, None],
     "examples": lambda s, m: m[0] + torch.stack(m).mean(1)[:1],

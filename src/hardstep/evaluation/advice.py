@@ -63,10 +63,6 @@ IDIOMS = (
         "take a scale per row of the weight, or compute it outside forward, as a buffer",
         _reduces_a_weight,
     ),
-    Idiom(  # 6 times per probe; for LSTM and GRU it does not pay
-        r"aten::(rnn_tanh|rnn_relu)\b",
-        "write the loop over time yourself, with nn.RNNCell",
-    ),
     Idiom(  # 11 to 13 times, small
         r"leaves torch through|Cannot access data pointer",
         "stay in torch: no .numpy(), no .tolist()",
@@ -80,7 +76,7 @@ IDIOMS = (
         "use torch.where or masked_fill, not nonzero or a mask as an index",
     ),
     Idiom(  # 7 times, small
-        r"after writing to a view of it(?!.*aten::(gru|lstm))",  # they do it inside
+        r"after writing to a view of it",
         "where the code writes into a part of a tensor (h[:, 0] = 0), multiply by a mask",
     ),
     Idiom(  # 3 times, small
@@ -88,7 +84,7 @@ IDIOMS = (
         "use (a / b).floor()",
     ),
     Idiom(  # 10 to 12 times, small
-        r"reaches Python through (?!mkldnn)|calling \.item\(\)|data-dependent control flow",
+        r"reaches Python through|calling \.item\(\)|data-dependent control flow",
         "keep the value a tensor: no .item(), no float(), and torch.where instead of if",
     ),
 )

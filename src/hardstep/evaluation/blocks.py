@@ -333,7 +333,10 @@ class Carried(Tier):
         types = {step.candidates.base[name].dtype for name in step.names(span)}
         if types & HALVES:
             return "in half precision, the order of a sum shows"
-        walk = Walk(step.slice(span), REGISTRY)
+        part = step.slice(span)
+        if any(not step.record.unrolled.isdisjoint(node.outputs) for node in part.nodes):
+            return ""  # torch's layer takes less time than its operations one by one
+        walk = Walk(part, REGISTRY)
         run = partial(walk.losses, step.candidates)
         return tile_evenly(span, self._tile_size(step, walk, span), run)
 

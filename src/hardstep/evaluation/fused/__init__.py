@@ -6,6 +6,7 @@ The stages in their order, and the files that hold them:
     tables                 what the tables hold that it reads
     translate              a recorded forward pass as expressions, node by node, as `ops` says
     stacks                 ... values stacked along a new axis, such as time
+    updates                ... sums with a product
     sums                   ... reductions, and sums over examples, which end a kernel
     plan                   whether a block of parameters can be fused, and how its change enters
     schedule               which expression is computed in which loop, and where it need not be

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
-from hardstep.evaluation.fused.expressions import KINDS, Unfusable
+from hardstep.evaluation.fused.expressions import KINDS, Stretch, Unfusable
 from hardstep.evaluation.fused.plan import (
     ColumnEntry,
     Entry,
@@ -19,6 +19,7 @@ from hardstep.evaluation.fused.plan import (
     LinearEntry,
 )
 from hardstep.evaluation.fused.tables import (
+    Displaced,
     FirstPerExample,
     Flat,
     LabelWeight,
@@ -29,12 +30,10 @@ from hardstep.evaluation.fused.tables import (
     PickedScore,
     Replaced,
     Slab,
-    Stretch,
-    UnitNumbers,
     Units,
     Weight,
 )
-from hardstep.evaluation.incremental.columns import Column, carry_columns
+from hardstep.evaluation.incremental.columns import Column, carry_columns, slices_of
 from hardstep.evaluation.trace.record import Record, Refused
 from hardstep.subspaces import LinearMove
 
@@ -110,7 +109,7 @@ class Tables:
     def __init__(self, written: Record) -> None:
         self.written = written
         self._made: dict[tuple[OfRecord, int | None, int], Tensor] = {}
-        self._varying: dict[tuple[int, int | None, int], Inputs] = {}
+        self._varying: dict[tuple[OfRecord, int | None, int], Inputs] = {}
         self._finite: dict[int, bool] = {}
         self._orders: dict[int, Tensor] = {}
 
@@ -121,12 +120,11 @@ class Tables:
             self._made[key] = self._make(table, order, stride)
         return self._made[key]
 
-    def inputs(self, index: int, order: Tensor | None, stride: int) -> Inputs:
-        """A recorded value as what meets a weight: its matrix, and which of its units vary."""
-        key = (index, id(order) if order is not None else None, stride)
+    def inputs(self, table: OfRecord, order: Tensor | None, stride: int, num: int) -> Inputs:
+        """Examples as what meets a weight: so many, and which of their units vary."""
+        key = (table, id(order) if order is not None else None, stride)
         if key not in self._varying:
-            table = self.get(Matrix(index), order, stride)
-            self._varying[key] = find_varying(table, len(self.written.values[index]))
+            self._varying[key] = find_varying(self.get(table, order, stride), num)
         return self._varying[key]
 
     def is_finite(self, index: int) -> bool:
@@ -145,7 +143,9 @@ class Tables:
     def _make(self, table: OfRecord, order: Tensor | None, stride: int) -> Tensor:
         values = self.written.values
         match table:
-            case Flat() | Weight():
+            case Flat():
+                return values[table.index].reshape(-1)
+            case Weight():
                 return values[table.index].contiguous()
             case Matrix():
                 rows = values[table.index].flatten(1)
@@ -157,13 +157,15 @@ class Tables:
                     raise Unfusable("gather with an index that varies within an example")
                 rows = wide[:, 0]
             case Slab():
-                rows = values[table.index].select(table.axis, table.number)
+                whole = values[table.index]
+                if table.examples is not None:
+                    sizes = (table.examples, -1) if table.axis else (-1, table.examples)
+                    whole = whole.reshape(*sizes, whole.shape[1])
+                rows = whole.select(table.axis, table.number)
             case PartOf():
                 whole = self.get(table.whole, order, stride)
                 side = 1 if _has_rows(table.whole) else 0
                 return whole.index_select(side, _list_units(table.units))
-            case UnitNumbers():
-                return _list_units(table.units)
             case PickedScore():
                 scores, labels = values[table.scores], values[table.labels]
                 rows = scores.gather(1, labels.clamp(0, scores.shape[1] - 1)[:, None])[:, 0]
@@ -213,6 +215,7 @@ class Kernel:
         self.order = self._sort_examples()
         self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
         self._replaced = [one for one in plan.program.tables if isinstance(one, Replaced)]
+        self._displaced = [one for one in plan.program.tables if isinstance(one, Displaced)]
         self.fixed = {
             slot: tables.get(table, self.order, self.stride)
             for table, slot in plan.program.tables.items()
@@ -241,18 +244,22 @@ class Kernel:
         """
         particles, vertices, probes, dim = offsets
         vertices *= probes
-        item = 64 // self.plan.lanes
-        size = min(MAX_TILE, max(MIN_TILE, particles * vertices // TILES))
+        item, taken, copied = 64 // self.plan.lanes, 0.0, 0.0  # numbers of one candidate
         for entry in self.plan.entries:
             if isinstance(entry, LinearEntry) and entry.responses is None:
                 continue
-            lines, copied = 1.0, 0
+            lines = 1.0
             if not isinstance(entry, ColumnEntry):
                 units = self.tables.written.values[entry.output].shape[1]
-                each = units if isinstance(entry, LayerEntry) else 1
-                lines, copied = each * dim / vertices, self._inputs(entry).copied
-            size = min(size, int(TABLE_BYTES / (lines * item * self.stride)))
-            size = min(size, int(memory_budget / (lines * item * (self.stride + copied))))
+                lines = (units if isinstance(entry, LayerEntry) else 1) * dim / vertices
+                copied += lines * self._inputs(entry).copied
+            taken += lines * self.stride
+        for table in self._displaced:
+            taken += 2 * self.tables.written.values[table.index].shape[0]
+        size = min(MAX_TILE, max(MIN_TILE, particles * vertices // TILES))
+        if taken:
+            size = min(size, int(TABLE_BYTES / (taken * item)))
+            size = min(size, int(memory_budget / ((taken + copied) * item)))
         return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
@@ -284,8 +291,8 @@ class Kernel:
             if move is None:
                 raise Unfusable("a candidate changes two units")
             own[slots[Units()]] = move.unit
-        made = any(isinstance(entry, ColumnEntry) for entry in entries) or self._replaced
-        if made and Units() in slots:
+        made = any(isinstance(entry, ColumnEntry) for entry in entries)
+        if (made or self._replaced or self._displaced) and Units() in slots:
             columns = self._change_parameters(candidates, tile)
             own[slots[Units()]] = next(iter(columns.values())).unit
         for entry in entries:
@@ -302,7 +309,13 @@ class Kernel:
                 own[slots[table]] = columns[table.index].slices
             else:
                 (own[slots[table]],) = changed.values()
+        for moved in self._displaced:
+            own[slots[moved]] = self._displace(moved, columns)
         return own
+
+    def _displace(self, table: Displaced, columns: Mapping[int, Column]) -> Tensor:
+        new, old = columns[table.index], self.tables.written.values[table.index]
+        return new.slices - slices_of(old, new.axis, new.unit)
 
     def _change_parameters(self, candidates: Candidates, tile: Span) -> dict[int, Column]:
         """Changed weight rows, through what the model does to them."""
@@ -320,16 +333,16 @@ class Kernel:
 
     def _examples(self, entry: Entry) -> Tensor:
         """Those that meet the weight, (inputs, examples)."""
-        return self.tables.get(Matrix(entry.left), self.order, self.stride)
+        return self.tables.get(entry.examples, self.order, self.stride)
 
     def _inputs(self, entry: Entry) -> Inputs:
         """The same, and which of the inputs vary."""
-        return self.tables.inputs(entry.left, self.order, self.stride)
+        return self.tables.inputs(entry.examples, self.order, self.stride, self.num_examples)
 
     def _change_column(self, entry: ColumnEntry, columns: Mapping[int, Column]) -> Tensor:
         """The old column plus what changed, so that nothing changes where no weight does."""
         weight, values = columns[entry.right], self.tables.written.values
-        result = self.tables.get(Matrix(entry.output), self.order, self.stride)[weight.unit]
+        result = self.tables.get(entry.old, self.order, self.stride)[weight.unit]
         result.addmm_(weight.slices - values[entry.right].T[weight.unit], self._examples(entry))
         moved = columns.get(entry.bias) if entry.bias is not None else None
         if entry.bias is not None and moved is not None:

@@ -17,6 +17,7 @@ from hardstep.evaluation.fused.emit_products import define_product
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather
 from hardstep.evaluation.fused.expressions import (
     Access,
+    Concat,
     Elementwise,
     Expr,
     Fn,
@@ -44,7 +45,8 @@ class KernelWriter:
         self.v = Vectors(self.lanes)
         self.schedule = Schedule(program, self.lanes)
         self.counts = {
-            product: self.v.variable(Kind.I64, scalar=True) for product in self.schedule.changes
+            listed: self.v.variable(Kind.I64, scalar=True)
+            for listed in dict.fromkeys(self.schedule.changes.values())
         }
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
@@ -122,8 +124,11 @@ candidate_end:
         self.block = label
         for stage in range(self.schedule.num_stages):
             self._compute_lanes(self.schedule.per_lane[stage], stage)
-            for product in self.schedule.products[stage]:
-                self._multiply(product)
+            for whole in self.schedule.products[stage]:
+                if isinstance(whole, Product):
+                    self._multiply(whole)
+                else:
+                    self._concatenate(whole)
             for loop in self.schedule.loops[stage].values():
                 self._loop_over_axis(loop)
         for slot, closing in zip(self._outputs(), self.program.closings, strict=True):
@@ -160,9 +165,11 @@ candidate_end:
     def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
         sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduced)}
-        for expr in exprs:
-            if isinstance(expr, Product):
-                v.line(f"store i64 0, ptr {self.counts[id(expr)]}")
+        lists = {
+            self.schedule.changes[id(expr)]: expr for expr in exprs if isinstance(expr, Product)
+        }
+        for listed in lists:
+            v.line(f"store i64 0, ptr {self.counts[listed]}")
         label, after = v.label("axis"), v.label("after")
         j, following = v.name(), v.name()
         v.line(f"br label %{label}")
@@ -173,7 +180,8 @@ candidate_end:
             if isinstance(expr, Reduced):
                 self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
             elif isinstance(expr, Product):
-                self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
+                if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
+                    self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
             else:
                 value = self._evaluate(expr, loop, local, j)
                 if id(expr) in self.schedule.places:
@@ -197,7 +205,7 @@ candidate_end:
         v = self.v
         if isinstance(expr, Leaf):
             found = emit_leaf(v, expr, j)
-        elif self.schedule.loop_of[id(expr)] is not loop or isinstance(expr, Product):
+        elif isinstance(expr, Product | Concat) or self.schedule.loop_of[id(expr)] is not loop:
             found = v.load(expr.kind, self._find_address(expr, j), expr.kind.num_bytes)
         elif isinstance(expr, Lookup):
             found = self._look_up(expr, j)
@@ -286,7 +294,8 @@ candidate_end:
     def _list_change(self, expr: Product, change: Value, j: Value) -> None:
         """Append what differs at j in some lane that continues."""
         v = self.v
-        changes, count = self.schedule.changes[id(expr)], self.counts[id(expr)]
+        changes = self.schedule.changes[id(expr)]
+        count = self.counts[changes]
         n = v.let(f"load i64, ptr {count}")
         differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
         some = v.any(v.binary("and", Kind.I1, differs, self.mask))
@@ -322,7 +331,7 @@ candidate_end:
         name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
         self.functions[name] = text
         v.intrinsics |= intrinsics
-        n = v.let(f"load i64, ptr {self.counts[id(expr)]}")
+        n = v.let(f"load i64, ptr {self.counts[changes]}")
         places = (changes.indices, changes.vectors, self.schedule.places[id(expr)])
         listed, vectors, out = (
             v.let(f"getelementptr i8, ptr %scratch, i64 {place}") for place in places
@@ -333,6 +342,51 @@ candidate_end:
         if v.packed:
             arguments += f", {v.type(Kind.I32)} {v.packed.examples}"
         v.line(f"call void {name}({arguments})")
+        if len(expr.args) > 1:
+            self._add_at_unit(expr, out)
+
+    def _add_at_unit(self, expr: Product, out: Value) -> None:
+        """Add the second argument of a product at the candidate's unit, if that is one of its."""
+        v, kind, units = self.v, expr.kind, expr.units
+        place = v.let(f"sub i64 %unit, {units.start}")
+        inside = v.let(f"icmp ult i64 {v.let(f'udiv i64 {place}, {units.step}')}, {units.size}")
+        if units.step != 1:
+            one = v.let(f"icmp eq i64 {v.let(f'urem i64 {place}, {units.step}')}, 0")
+            inside = v.let(f"and i1 {inside}, {one}")
+            place = v.let(f"udiv i64 {place}, {units.step}")
+        here, after = v.label("unit"), v.label("added")
+        v.line(f"br i1 {inside}, label %{here}, label %{after}")
+        v.block(here)
+        at = v.let(f"getelementptr {v.type(kind)}, ptr {out}, i64 {place}")
+        total = v.binary("fadd", kind, v.load(kind, at, 4), self.names[id(expr.args[1])])
+        v.store(kind, total, at, 4)
+        v.line(f"br label %{after}")
+        v.block(after)
+        self.block = after
+
+    # -- several axes as one --------------------------------------------------------------------
+
+    def _concatenate(self, expr: Concat) -> None:
+        """Copy parts to where they stand one after the other."""
+        v, start = self.v, 0
+        for part in expr.args:
+            assert part.domain is not None
+            label, after = v.label("copy"), v.label("copied")
+            j, following = v.name(), v.name()
+            v.line(f"br label %{label}")
+            v.block(label)
+            v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
+            if isinstance(part, Leaf):
+                value = emit_leaf(v, part, j)
+            else:
+                value = v.load(part.kind, self._find_address(part, j), part.kind.num_bytes)
+            self._store(expr, value, v.let(f"add i64 {j}, {start}"))
+            v.line(f"{following} = add i64 {j}, 1")
+            done = v.let(f"icmp eq i64 {following}, {part.domain}")
+            v.line(f"br i1 {done}, label %{after}, label %{label}")
+            v.block(after)
+            self.block = after
+            start += part.domain
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add the lanes' differences to the candidate's sum."""

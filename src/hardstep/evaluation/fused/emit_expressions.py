@@ -23,6 +23,7 @@ from hardstep.evaluation.fused.expressions import (
     Read,
     Select,
     Spread,
+    Stretch,
     Unfusable,
     Unit,
 )
@@ -38,13 +39,21 @@ def emit_leaf(v: Vectors, expr: Leaf, j: Value) -> Value:
         case Unit():
             return v.splat("%unit", Kind.I64)
         case IsUnit():
-            return v.splat(v.let(f"icmp eq i64 {j}, %unit"), Kind.I1)
+            number = place_unit(v, expr.units, j)
+            return v.splat(v.let(f"icmp eq i64 {number}, %unit"), Kind.I1)
         case Linear():
             return _add_to_column(v, expr)
         case Spread():
             return _add_to_layer(v, expr, j)
         case _:
             assert_never(expr)
+
+
+def place_unit(v: Vectors, units: Stretch, j: Value) -> Value:
+    """The number of the unit that stands at j."""
+    if units.step != 1:
+        j = v.let(f"mul i64 {j}, {units.step}")
+    return v.let(f"add i64 {j}, {units.start}") if units.start else j
 
 
 def _read(v: Vectors, expr: Read, j: Value) -> Value:
@@ -94,7 +103,7 @@ def _read_lanes(v: Vectors, kind: Kind, table: int, first: Value) -> Value:
 
 
 def _read_in_line(v: Vectors, expr: Read, line: Value, j: Value) -> Value:
-    start = v.let(f"mul i64 {line}, {expr.domain}")
+    start = v.let(f"mul i64 {line}, {expr.domain or 1}")
     return _read_one(v, expr.kind, expr.table, v.let(f"add i64 {start}, {j}"))
 
 
@@ -121,8 +130,7 @@ def _add_to_column(v: Vectors, expr: Linear) -> Value:
 
 def _add_to_layer(v: Vectors, expr: Spread, j: Value) -> Value:
     kind, move, units = expr.kind, expr.move, expr.size
-    if (expr.start, expr.step) != (0, 1):
-        j = v.let(f"add i64 {v.let(f'mul i64 {j}, {expr.step}')}, {expr.start}")
+    j = place_unit(v, Stretch(expr.start, units, expr.step), j)
     total = _read_line(v, kind, move.base, j)
     first = v.let(f"mul i64 %c, {move.dim}")
     particle = v.let(f"load i64, ptr {v.offset(Kind.I64, f'%p{expr.particles}', '%c')}")

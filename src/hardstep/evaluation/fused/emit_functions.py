@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from fractions import Fraction
 
-from hardstep.evaluation.fused.emit_vectors import Value, Vectors
+from hardstep.evaluation.fused.emit_vectors import Value, Vectors, can_scale, scale
 from hardstep.evaluation.fused.expressions import Fn, Kind
 
 _TINY = {Kind.F32: 2.0**-126, Kind.F64: 2.0**-1022}  # the least normal numbers
@@ -22,15 +22,24 @@ def _polynomial(v: Vectors, kind: Kind, x: Value, coefficients: list[float]) -> 
     return total
 
 
-def _split_exponent(v: Vectors, kind: Kind, x: Value, scale: float) -> tuple[Value, Value]:
-    """(n, r) with scale·x = n ln 2 + r, |r| ≤ ln 2 / 2; x is cut where nothing changes."""
-    low, high = (-105.0, 88.8) if kind is Kind.F32 else (-746.0, 709.8)
-    if scale != 1.0:
-        x = v.binary("fmul", kind, x, v.constant(scale, kind))
+def _cut(v: Vectors, kind: Kind, x: Value, low: float, high: float) -> Value:
+    """The nearest number between two; not-a-number stays."""
     for limit, predicate in ((low, "olt"), (high, "ogt")):
         edge = v.constant(limit, kind)
         outside = v.compare(f"fcmp {predicate}", kind, x, edge)
         x = v.select(outside, kind, edge, x)
+    return x
+
+
+def _cut_exponent(v: Vectors, kind: Kind, x: Value, scale: float) -> Value:
+    """Scale · x, cut where its exponential does not change any more."""
+    if scale != 1.0:
+        x = v.binary("fmul", kind, x, v.constant(scale, kind))
+    return _cut(v, kind, x, *((-105.0, 88.8) if kind is Kind.F32 else (-746.0, 709.8)))
+
+
+def _split_exponent(v: Vectors, kind: Kind, x: Value) -> tuple[Value, Value]:
+    """(n, r) with x = n ln 2 + r, |r| ≤ ln 2 / 2."""
     scaled = v.binary("fmul", kind, x, v.constant(1 / math.log(2), kind))
     whole = v.call("rint", kind, scaled)
     coarse, fine = _split_ln2(kind)
@@ -40,6 +49,8 @@ def _split_exponent(v: Vectors, kind: Kind, x: Value, scale: float) -> tuple[Val
 
 def _times_power(v: Vectors, kind: Kind, value: Value, whole: Value) -> Value:
     """Value · 2^whole, in two halves so that neither factor over- or underflows."""
+    if can_scale(v, kind):
+        return scale(v, kind, value, whole)
     half = v.call("floor", kind, v.binary("fmul", kind, whole, v.constant(0.5, kind)))
     other = v.binary("fsub", kind, whole, half)
     for part in (half, other):
@@ -60,14 +71,18 @@ def _power_of_two(v: Vectors, kind: Kind, whole: Value) -> Value:
 
 def exp(v: Vectors, kind: Kind, x: Value, scale: float = 1.0) -> Value:
     """Exponential of scale · x, to a unit in the last place or so."""
-    whole, rest = _split_exponent(v, kind, x, scale)
+    whole, rest = _split_exponent(v, kind, _cut_exponent(v, kind, x, scale))
     terms = [1 / math.factorial(n) for n in range(8 if kind is Kind.F32 else 14)]
     return _times_power(v, kind, _polynomial(v, kind, rest, terms), whole)
 
 
-def expm1(v: Vectors, kind: Kind, x: Value, scale: float = 1.0) -> Value:
-    """Exponential of scale · x, minus 1, without cancellation near zero."""
-    whole, rest = _split_exponent(v, kind, x, scale)
+def expm1(v: Vectors, kind: Kind, x: Value) -> Value:
+    """Exponential minus 1, without cancellation near zero."""
+    return _expm1(v, kind, _cut_exponent(v, kind, x, 1.0))
+
+
+def _expm1(v: Vectors, kind: Kind, x: Value) -> Value:
+    whole, rest = _split_exponent(v, kind, x)
     terms = [1 / math.factorial(n) for n in range(1, 8 if kind is Kind.F32 else 14)]
     small = v.binary("fmul", kind, rest, _polynomial(v, kind, rest, terms))
     # At half the size: 2^n itself is infinite for the largest results that are not.
@@ -86,11 +101,8 @@ def sigmoid(v: Vectors, kind: Kind, x: Value) -> Value:
 
 def tanh(v: Vectors, kind: Kind, x: Value) -> Value:
     """expm1(2x) / (expm1(2x) + 2), with x cut where the answer is ±1 anyway."""
-    edge = 20.0
-    for limit, predicate in ((-edge, "olt"), (edge, "ogt")):
-        bound = v.constant(limit, kind)
-        x = v.select(v.compare(f"fcmp {predicate}", kind, x, bound), kind, bound, x)
-    above = expm1(v, kind, x, 2.0)
+    x = _cut(v, kind, x, -20.0, 20.0)
+    above = _expm1(v, kind, v.binary("fmul", kind, x, v.constant(2.0, kind)))
     return v.binary("fdiv", kind, above, v.binary("fadd", kind, above, v.constant(2.0, kind)))
 
 

@@ -187,6 +187,20 @@ def can_rearrange() -> bool:
     return bool(cpu_features().get("avx2"))
 
 
+def can_scale(v: Vectors, kind: Kind) -> bool:
+    """Whether an instruction of the processor multiplies a vector of a kind by powers of two."""
+    return v.lanes * kind.num_bytes == 64 and bool(cpu_features().get("avx512f"))
+
+
+def scale(v: Vectors, kind: Kind, value: Value, whole: Value) -> Value:
+    """Value · 2^whole, for whole numbers, rounded once."""
+    typ, mask = v.type(kind), f"i{v.lanes}"
+    name = f"@llvm.x86.avx512.mask.scalef.{'ps' if kind is Kind.F32 else 'pd'}.512"
+    v.intrinsics.add(f"declare {typ} {name}({typ}, {typ}, {typ}, {mask}, i32 immarg)")
+    rest = f"{typ} zeroinitializer, {mask} -1, i32 4"  # all lanes, rounded as usual
+    return v.let(f"call {typ} {name}({typ} {value}, {typ} {whole}, {rest})")
+
+
 def gather(v: Vectors, kind: Kind, pointer: Value, index: Value, mask: Value) -> Value:
     """The numbers at a vector of i64 indices, zeros where the mask does not hold."""
     typ, pointers = v.type(kind), f"<{v.lanes} x ptr>"

@@ -6,7 +6,7 @@ domain are computed in loops over j; reductions and products need a whole loop b
 every expression has a stage: loops of one stage run before those of the next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -104,7 +104,7 @@ class Access(Closed):
     UNIT = auto()  # table[the candidate's unit]
     AXIS = auto()  # table[j]
     UNIT_AXIS = auto()  # table[the candidate's unit, j]
-    CANDIDATE_AXIS = auto()  # table[candidate, j]
+    CANDIDATE_AXIS = auto()  # table[candidate, j], or table[candidate]
     LANE = auto()  # table[example]
     UNIT_LANE = auto()  # table[the candidate's unit, example]
     AXIS_LANE = auto()  # table[j, example]
@@ -147,9 +147,24 @@ class Unit(_Value):
     """The unit that the candidate changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Every `step`-th unit of an axis from `start` on."""
+
+    start: int
+    size: int
+    step: int = 1
+
+    def part(self, inner: "Stretch") -> "Stretch":
+        """Some of them, by their numbers here."""
+        return Stretch(self.start + self.step * inner.start, inner.size, self.step * inner.step)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class IsUnit(_Value):
-    """Whether the candidate changes unit j."""
+    """Whether the candidate changes the unit that stands at j."""
+
+    units: Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +238,19 @@ class Pick(_Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product(_Value):
-    """Base + argument · weight, over the argument's axis."""
+    """Base + argument · weight, over the argument's axis.
+
+    A second argument, if there is one, is added at the unit that the candidate changes.
+    """
 
     weight: int
     base: int
+    units: Stretch  # that stand at j = 0, 1, ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Concat(_Value):
+    """Its arguments, one after the other along j."""
 
 
 Moved = Linear | Spread
@@ -234,7 +258,7 @@ Leaf = Constant | Read | Unit | IsUnit | Moved
 Elementwise = Apply | Select | Cast
 Reduced = Reduce | Pick
 Looped = Reduced | Product  # needs a whole loop over the axis of its first argument
-Expr = Leaf | Elementwise | Lookup | Looped
+Expr = Leaf | Elementwise | Lookup | Looped | Concat
 
 
 class Graph:
@@ -265,9 +289,9 @@ class Graph:
         """The unit that the candidate changes."""
         return self._keep((Unit,), Unit(Kind.I64, None, 0, ()))
 
-    def is_unit(self, domain: int | None) -> Expr:
-        """Whether the candidate changes unit j."""
-        return self._keep((IsUnit, domain), IsUnit(Kind.I1, domain, 0, ()))
+    def is_unit(self, units: Stretch) -> Expr:
+        """Whether the candidate changes the unit that stands at j."""
+        return self._keep((IsUnit, units), IsUnit(Kind.I1, units.size, 0, (), units))
 
     def linear(self, kind: Kind, move: Move, shift: int, places: int) -> Expr:
         """A new column."""
@@ -331,10 +355,22 @@ class Graph:
         key = (Lookup, id(index), kind, size, table)
         return self._keep(key, Lookup(kind, size, index.stage, (index,), table))
 
-    def product(self, change: Expr, num: int, weight: int, base: int) -> Expr:
-        """Base + change · weight over the axis of `change`, an axis of size `num`."""
-        product = Product(change.kind, num, change.stage + 1, (change,), weight, base)
-        return self._keep((Product, id(change), num, weight, base), product)
+    def product(
+        self, change: Expr, units: Stretch, weight: int, base: int, at_unit: Expr | None = None
+    ) -> Expr:
+        """Base + change · weight over the axis of `change`, and what is added at one unit."""
+        args = (change,) if at_unit is None else (change, at_unit)
+        stage = max(change.stage + 1, args[-1].stage)
+        key = (Product, *map(id, args), units, weight, base)
+        return self._keep(key, Product(change.kind, units.size, stage, args, weight, base, units))
+
+    def concat(self, parts: Sequence[Expr]) -> Expr:
+        """Values along several axes as one along all of them."""
+        if any(part.domain is None for part in parts):
+            raise Unfusable("cat of a value that does not vary along its axis")
+        size, stage = sum(part.domain or 1 for part in parts), max(part.stage for part in parts)
+        key = (Concat, *map(id, parts))
+        return self._keep(key, Concat(parts[0].kind, size, stage + 1, tuple(parts)))
 
     def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
         """The expression that was made first under a key: what it is, and what of."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from hardstep.evaluation.fused.emit import KernelWriter
 from hardstep.evaluation.fused.emit_vectors import Packed, Value, can_rearrange, gather
-from hardstep.evaluation.fused.expressions import Expr, Kind
+from hardstep.evaluation.fused.expressions import Constant, Expr, Kind
 from hardstep.evaluation.fused.schedule import is_column, reachable
 from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
@@ -85,7 +85,8 @@ def _packing_pays(program: Program) -> bool:
     columns = Units() in program.tables and bool(program.exits)
     # Where a column counts as it is, there is no example that it does not change.
     as_it_is = any(is_column(arg) for differs in program.exits for arg in differs.args)
-    return columns and not as_it_is and can_rearrange()
+    always = any(isinstance(differs, Constant) for differs in program.exits)
+    return columns and not as_it_is and not always and can_rearrange()
 
 
 class PackedKernelWriter(KernelWriter):

@@ -10,6 +10,8 @@ from hardstep.evaluation.fused.expressions import (
     Access,
     Apply,
     Cast,
+    Concat,
+    Elementwise,
     Expr,
     Fn,
     IsUnit,
@@ -19,15 +21,15 @@ from hardstep.evaluation.fused.expressions import (
     Read,
     Select,
     Spread,
+    Stretch,
     Unfusable,
 )
 from hardstep.evaluation.fused.schedule import reachable
 from hardstep.evaluation.fused.tables import (
+    Displaced,
     Entering,
     PartOf,
     Replaced,
-    Stretch,
-    UnitNumbers,
     Units,
 )
 from hardstep.evaluation.fused.translate import Changed, Translator
@@ -36,9 +38,14 @@ from hardstep.evaluation.fused.translate import Changed, Translator
 def take_part(t: Translator, whole: Expr, units: Stretch) -> Expr:
     """An expression along an axis, as one along a part of it."""
     made: dict[int, Expr] = {}
-    for expr in reachable([whole]):
+    for expr in reachable([whole], _list_alike):
         made[id(expr)] = _take(t, expr, units, lambda arg: made[id(arg)])
     return made[id(whole)]
+
+
+def _list_alike(expr: Expr) -> tuple[Expr, ...]:
+    """Arguments along the same axis, of which a part is to be taken."""
+    return expr.args if expr.domain is not None and isinstance(expr, Elementwise) else ()
 
 
 def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Expr]) -> Expr:
@@ -49,11 +56,12 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
         case Read():
             return g.read(expr.access, expr.kind, _part_of(t, expr.table, units), size)
         case IsUnit():
-            numbers = t.program.table(UnitNumbers(units))
-            return g.apply(Fn.EQ, g.read(Access.AXIS, Kind.I64, numbers, size), g.unit())
+            return g.is_unit(expr.units.part(units))
         case Product():
             weight, base = (_part_of(t, table, units) for table in (expr.weight, expr.base))
-            return g.product(expr.args[0], size, weight, base)
+            return g.product(expr.args[0], expr.units.part(units), weight, base, *expr.args[1:])
+        case Concat():
+            return _take_across(t, expr, units)
         case Lookup():
             return g.lookup(expr.args[0], expr.kind, size, _part_of(t, expr.table, units))
         case Spread():
@@ -69,10 +77,25 @@ def _take(t: Translator, expr: Expr, units: Stretch, taken: Callable[[Expr], Exp
             raise AssertionError(f"{type(expr).__name__} has no axis")
 
 
+def _take_across(t: Translator, whole: Concat, units: Stretch) -> Expr:
+    """Units of what stands one after the other."""
+    if units.step != 1:
+        raise Unfusable("some units of a concatenation")
+    parts, start, end = [], 0, units.start + units.size
+    for part in whole.args:
+        size = part.domain or 1
+        first, last = max(units.start, start), min(end, start + size)
+        if first < last:
+            inner = Stretch(first - start, last - first)
+            parts.append(part if inner.size == size else take_part(t, part, inner))
+        start += size
+    return parts[0] if len(parts) == 1 else t.g.concat(parts)
+
+
 def _part_of(t: Translator, number: int, units: Stretch) -> int:
     """The table that holds these units of another."""
     table = list(t.program.tables)[number]
-    if isinstance(table, Units | Replaced | Entering):
+    if isinstance(table, Units | Replaced | Displaced | Entering):
         raise Unfusable("a part of what candidates replace as a whole")
     return t.program.table(PartOf(table, units))
 

@@ -5,16 +5,25 @@ layer; vectors (biases, gains) are replaced as a whole. Whatever happens to para
 they meet an example (quantizers, transposes) stays with torch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple, Protocol
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Access, Move, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
-from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Table, Units
-from hardstep.evaluation.fused.translate import Changed, KnowsLanes, Lookup, Program, Translator
+from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
+from hardstep.evaluation.fused.translate import (
+    Changed,
+    KnowsLanes,
+    Lookup,
+    Merged,
+    Program,
+    Translator,
+)
 from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
 from hardstep.evaluation.trace.record import Node, Record
 
@@ -40,6 +49,14 @@ class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
 
 
 Operators = Mapping[str, KnowsKernels]
+Rows = Matrix | Slab
+
+
+class Axes(NamedTuple):
+    """Two axes that a product takes as one."""
+
+    examples: int  # how many there are
+    other: int  # which of the two is not the examples', such as time
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,8 @@ class Entry:
     """A product x·W through which a change of W (and of its bias) reaches the examples."""
 
     output: int
-    left: int
+    examples: Matrix | Slab  # what meets W
+    old: Matrix | Slab  # what comes of it
     right: int
     bias: int | None
 
@@ -108,17 +126,45 @@ def plan_kernel(
         raise Unfusable("the loss does not depend on it")
     if any(value.device.type != "cpu" for value in written.values):
         raise Unfusable("values that are not in the processor's memory")
-    builder = _Builder(candidates, written, span, operators)
+    refusal: Unfusable | None = None
+    for axes in (None, *find_axes(nodes, written.values.__getitem__)):
+        builder = _Builder(candidates, written, nodes, span, operators, axes)
+        try:
+            for node in nodes:
+                builder.add(node)
+            return builder.finish()
+        except Unfusable as reason:
+            refusal = refusal or reason
+    assert refusal is not None
+    raise refusal
+
+
+def find_axes(nodes: list[Node], base: Lookup) -> list[Axes]:
+    """Axes that are one axis of some product, and two axes of what is made of it."""
+    found: dict[Axes, None] = {}
     for node in nodes:
-        builder.add(node)
-    return builder.finish()
+        for value, other in product(node.inputs, node.outputs):
+            shapes = sorted((base(value).shape, base(other).shape), key=len)
+            if list(map(len, shapes)) == [2, 3] and shapes[0] == (
+                shapes[1][0] * shapes[1][1],
+                shapes[1][2],
+            ):
+                found |= {Axes(shapes[1][0], 1): None, Axes(shapes[1][1], 0): None}
+    return list(found)
 
 
 class _Builder:
     def __init__(
-        self, candidates: Candidates, written: Record, span: Span, operators: Operators
+        self,
+        candidates: Candidates,
+        written: Record,
+        nodes: list[Node],
+        span: Span,
+        operators: Operators,
+        axes: Axes | None,
     ) -> None:
-        self.operators = operators
+        self.operators, self.axes = operators, axes
+        self.uses = Counter(index for node in nodes for index in node.inputs)
         self.base: Lookup = written.values.__getitem__
         self.subspace, self.dim = candidates.subspace, candidates.offsets.shape[-1]
         self.block = span.block
@@ -161,7 +207,8 @@ class _Builder:
             shape = self.base(node.outputs[0]).shape
             if len(shape) != 2:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            self.t = Translator(self.base, int(shape[0]), self.weights, self.operators)
+            num = int(shape[0]) if self.axes is None else self.axes.examples
+            self.t = Translator(self.base, num, self.weights, self.operators, self.uses)
             self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
                 self.t.program.table(Units())
@@ -191,7 +238,7 @@ class _Builder:
         factors = known.factors(node) if known.factors else None
         if factors is not None and factors.right in self.weights:
             self._enter(node, factors)
-        elif known.enters_lanes:
+        elif known.enters_lanes and factors is None:
             self._start(node).follow(node)
         elif self.local is None:
             if not set(node.inputs) <= self.sources or not self._is_transpose(node):
@@ -225,15 +272,24 @@ class _Builder:
             raise Unfusable(f"{node.name} with a scale")
         if bias is not None and self.base(bias).dim() != 1:
             raise Unfusable("addmm with a matrix added")
-        if self.base(out).shape[0] != t.program.num_examples:
-            raise Unfusable(f"{node.name}: another number of examples")
         enter = self._enter_layer if self.local is None else self._enter_column
-        enter(t, out, left, right, bias)
+        rows, num = self.base(out).shape[0], t.program.num_examples
+        if rows == num:
+            t.values[out] = enter(t, Matrix(left), Matrix(out), factors, out)
+            return
+        if self.axes is None or rows % num:
+            raise Unfusable(f"{node.name}: another number of examples")
+        parts = []
+        for number in range(rows // num):
+            examples, old = (Slab(i, self.axes.other, number, num) for i in (left, out))
+            parts.append(enter(t, examples, old, factors, out))
+        t.values[out] = Merged(out, self.axes.other, tuple(parts))
 
     def _enter_column(
-        self, t: Translator, out: int, left: int, right: int, bias: int | None
-    ) -> None:
+        self, t: Translator, examples: Rows, old: Rows, factors: Factors, out: int
+    ) -> Changed:
         assert self.plan is not None
+        _, right, bias = factors
         weight = self.weights[right]
         if weight is None or weight.axis != 1:
             raise Unfusable("the changed row of a parameter is not a unit of its product")
@@ -244,26 +300,27 @@ class _Builder:
         if move is None:
             column = table(Entering(Part.COLUMN, number))
             source = t.g.read(Access.CANDIDATE_LANE, kind, column)
-            self.plan.entries.append(ColumnEntry(out, left, right, bias, column))
+            self.plan.entries.append(ColumnEntry(out, examples, old, right, bias, column))
         else:
             shift = table(Entering(Part.SHIFT, number))
             along_inputs = move.directions is None
-            read: Table = Matrix(left) if along_inputs else Entering(Part.RESPONSES, number)
+            read: Table = examples if along_inputs else Entering(Part.RESPONSES, number)
             responses = table(read)
             places, lengths = (
                 table(Entering(part, number)) for part in (Part.PLACES, Part.LENGTHS)
             )
-            tables = Move(table(Matrix(out)), responses, lengths, self.dim)
+            tables = Move(table(old), responses, lengths, self.dim)
             source = t.g.linear(kind, tables, shift, places)
             own = None if along_inputs else responses
-            entry = LinearEntry(out, left, right, bias, shift, own, places, lengths)
+            entry = LinearEntry(out, examples, old, right, bias, shift, own, places, lengths)
             self.plan.entries.append(entry)
-        t.values[out] = Changed(source, -1, column=True)
+        return Changed(source, -1, column=True)
 
     def _enter_layer(
-        self, t: Translator, out: int, left: int, right: int, bias: int | None
-    ) -> None:
+        self, t: Translator, examples: Rows, old: Rows, factors: Factors, out: int
+    ) -> Changed:
         assert self.plan is not None
+        _, right, bias = factors
         number, size = len(self.plan.entries), self.base(out).shape[1]
         if right in self.sources or bias in self.weights:
             raise Unfusable("a product with a parameter that is not transposed")
@@ -271,10 +328,10 @@ class _Builder:
             t.program.table(Entering(part, number))
             for part in (Part.RESPONSES, Part.PARTICLES, Part.LENGTHS)
         )
-        move = Move(t.program.table(Matrix(out)), responses, lengths, self.dim)
-        entry = LayerEntry(out, left, right, bias, responses, particles, lengths)
+        move = Move(t.program.table(old), responses, lengths, self.dim)
+        entry = LayerEntry(out, examples, old, right, bias, responses, particles, lengths)
         self.plan.entries.append(entry)
-        t.values[out] = Changed(t.g.spread(t.kind(out), move, particles, size), -1)
+        return Changed(t.g.spread(t.kind(out), move, particles, size), -1)
 
     def finish(self) -> KernelPlan:
         """Write and compile the kernel."""

@@ -5,11 +5,12 @@ that is per candidate.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hardstep.evaluation.fused.expressions import (
     Access,
+    Concat,
     Expr,
     IsUnit,
     Linear,
@@ -17,6 +18,7 @@ from hardstep.evaluation.fused.expressions import (
     Moved,
     Product,
     Read,
+    Reduced,
     Select,
     Unit,
 )
@@ -39,6 +41,16 @@ class ChangeList:
     indices: int
 
 
+@dataclass(frozen=True)
+class _Room:
+    """Scratch memory from one stage to another: of a value, or of what several products read."""
+
+    begin: int
+    end: int
+    size: int
+    holds: Expr | list[Product]
+
+
 class Schedule:
     """The order of a program's work for one vector of examples and one candidate."""
 
@@ -48,7 +60,8 @@ class Schedule:
         self.guards = _find_guards(self.needed, [end.difference for end in program.closings])
         self.per_lane: dict[int, list[Expr]] = defaultdict(list)
         self.loops: dict[int, dict[int, Loop]] = defaultdict(dict)  # by stage and domain
-        self.products: dict[int, list[Product]] = defaultdict(list)
+        # What is made at once, before the loops of its stage.
+        self.products: dict[int, list[Product | Concat]] = defaultdict(list)
         self.private: dict[int, Loop] = {}  # of a guarded product: run only with it
         self.loop_of: dict[int, Loop] = {}
         self.scratch = 0
@@ -72,7 +85,7 @@ class Schedule:
             own = {id(product)}
             members = [e for e in reachable([change]) if e.domain == change.domain]
             for expr in reversed(members):
-                inner = not expr.is_leaf and not isinstance(expr, Looped)
+                inner = not expr.is_leaf and not isinstance(expr, Looped | Concat)
                 if inner and all(id(consumer) in own for consumer in consumers[id(expr)]):
                     own.add(id(expr))
             if id(change) in own:
@@ -82,8 +95,10 @@ class Schedule:
                 self.loop_of.update((id(expr), loop) for expr in exprs)
 
     def _place(self, expr: Expr) -> None:
-        if isinstance(expr, Product):
+        if isinstance(expr, Product | Concat):
             self.products[expr.stage].append(expr)
+            if isinstance(expr, Concat):
+                return
         elif expr.domain is None and not isinstance(expr, Looped):
             self.per_lane[expr.stage].append(expr)
             return
@@ -97,23 +112,63 @@ class Schedule:
         self.loop_of[id(expr)] = loop
 
     def _find_room(self) -> None:
+        """Room for what outlives its loop, until it was last read."""
+        moments = self._find_moments()
+        ends: dict[int, int] = {}  # when kept values are last read
+        lists: dict[tuple[int, int], list[Product]] = defaultdict(list)  # products of one change
         for expr in self.needed:
             if isinstance(expr, Product):
-                domain = expr.args[0].domain
-                assert domain is not None
-                vectors = self.reserve(domain * self.lanes * expr.kind.num_bytes)
-                self.changes[id(expr)] = ChangeList(vectors, self.reserve(domain * 8))
-                self._keep(expr)
+                lists[id(expr.args[0]), id(self.loop_of[id(expr)])].append(expr)
+            if isinstance(expr, Product | Concat):
+                ends.setdefault(id(expr), moments[id(expr)])
             loop = self.loop_of.get(id(expr))
             for arg in expr.args:
                 outlives = arg.domain is not None and self.loop_of.get(id(arg)) is not loop
-                if outlives and not arg.is_leaf:
-                    self._keep(arg)
+                if (outlives and not arg.is_leaf) or isinstance(arg, Product | Concat):
+                    ends[id(arg)] = max(ends.get(id(arg), 0), moments[id(expr)])
+        rooms = [
+            _Room(moments[id(expr)], ends[id(expr)], self._measure(expr), expr)
+            for expr in self.needed
+            if id(expr) in ends
+        ]
+        for products in lists.values():
+            first, last = products[0], max(moments[id(one)] for one in products)
+            change = first.args[0]
+            begin = min(moments[id(one)] for one in products) - 1
+            size = self._measure(change) + -(-8 * (change.domain or 1) // 64) * 64
+            rooms.append(_Room(begin, last, size, products))
+        self._assign(rooms)
 
-    def _keep(self, expr: Expr) -> None:
-        if id(expr) not in self.places:
-            size = (expr.domain or 1) * self.lanes * expr.kind.num_bytes
-            self.places[id(expr)] = self.reserve(size)
+    def _find_moments(self) -> dict[int, int]:
+        """The stage in which every expression is computed."""
+        moments = {id(expr): expr.stage for expr in self.needed}
+        for expr in self.needed:
+            if isinstance(expr, Reduced):
+                moments[id(expr)] -= 1
+        for product, loop in self.private.items():
+            for expr in loop.exprs:
+                moments[id(expr)] = moments[product]
+        return moments
+
+    def _measure(self, expr: Expr) -> int:
+        return -(-(expr.domain or 1) * self.lanes * expr.kind.num_bytes // 64) * 64
+
+    def _assign(self, rooms: list["_Room"]) -> None:
+        """Places in scratch memory; a room is used again after its last reader."""
+        free: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by size: ends and places
+        for room in sorted(rooms, key=lambda room: room.begin):
+            known = free[room.size]
+            if known and min(known)[0] < room.begin:
+                _, place = known.pop(known.index(min(known)))
+            else:
+                place = self.reserve(room.size)
+            known.append((room.end, place))
+            if isinstance(room.holds, list):
+                indices = place + self._measure(room.holds[0].args[0])
+                listed = ChangeList(place, indices)
+                self.changes.update((id(product), listed) for product in room.holds)
+            else:
+                self.places[id(room.holds)] = place
 
     def reserve(self, size: int) -> int:
         """An offset in scratch memory with that many bytes of room."""
@@ -127,7 +182,13 @@ def find_needed(program: Program) -> list[Expr]:
     return reachable([*(closing.difference for closing in program.closings), *program.exits])
 
 
-def reachable(roots: Iterable[Expr]) -> list[Expr]:
+def _list_arguments(expr: Expr) -> tuple[Expr, ...]:
+    return expr.args
+
+
+def reachable(
+    roots: Iterable[Expr], arguments: Callable[[Expr], tuple[Expr, ...]] = _list_arguments
+) -> list[Expr]:
     """Everything the roots need, arguments before those that use them."""
     found: dict[int, Expr] = {}
     stack = [(root, False) for root in roots]
@@ -139,7 +200,7 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
             found[id(expr)] = expr
         else:
             stack.append((expr, True))
-            stack.extend((arg, False) for arg in reversed(expr.args))
+            stack.extend((arg, False) for arg in reversed(arguments(expr)))
     return list(found.values())
 
 

@@ -12,8 +12,14 @@ import torch
 
 from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Unfusable
 from hardstep.evaluation.fused.tables import Slab
-from hardstep.evaluation.fused.translate import Changed, Make, Stack, Translator
+from hardstep.evaluation.fused.translate import Changed, Make, Merged, Stack, Translator
 from hardstep.evaluation.trace.record import Node, Ref
+
+
+def find_slab(t: Translator, stack: Stack | Merged, number: int) -> Slab:
+    """The table of a part."""
+    examples = t.program.num_examples if isinstance(stack, Merged) else None
+    return Slab(stack.whole, stack.axis, number, examples)
 
 
 def read_part(t: Translator, stack: Stack, number: int, column: bool) -> Expr:
@@ -27,10 +33,12 @@ def read_part(t: Translator, stack: Stack, number: int, column: bool) -> Expr:
     return part.expr
 
 
-def read_old(t: Translator, stack: Stack, number: int, column: bool) -> Expr:
+def read_old(t: Translator, stack: Stack | Merged, number: int, column: bool) -> Expr:
     """What a part is without a change."""
-    kind, shape = t.kind(stack.whole), t.base(stack.whole).select(stack.axis, number).shape
-    slab = t.program.table(Slab(stack.whole, stack.axis, number))
+    kind, slab = t.kind(stack.whole), t.program.table(find_slab(t, stack, number))
+    shape = t.base(stack.whole).shape
+    if isinstance(stack, Stack):
+        shape = t.base(stack.whole).select(stack.axis, number).shape
     if len(shape) == 1:
         return t.g.read(Access.LANE, kind, slab)
     if column:

@@ -6,12 +6,14 @@ An `index` is the number of a recorded value.
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hardstep.evaluation.fused.expressions import Stretch
+
 # -- made of recorded values, once per step --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A value as it is."""
+    """A value as it is, number after number."""
 
     index: int
 
@@ -51,15 +53,7 @@ class Slab:
     index: int
     axis: int
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Every `step`-th unit from `start` on."""
-
-    start: int
-    size: int
-    step: int = 1
+    examples: int | None = None  # so many, if they and the stack's axis are one axis of the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +61,6 @@ class PartOf:
     """Some units of another table; of a matrix that is multiplied, some of its columns."""
 
     whole: "OfRecord"
-    units: Stretch
-
-
-@dataclass(frozen=True, slots=True)
-class UnitNumbers:
-    """Which units these are."""
-
     units: Stretch
 
 
@@ -109,6 +96,13 @@ class Replaced:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """How far every candidate moves its row of a parameter."""
+
+    index: int
+
+
 class Part(Enum):
     """What a candidate's change is computed from where it enters."""
 
@@ -136,8 +130,7 @@ OfRecord = (
     | FirstPerExample
     | Slab
     | PartOf
-    | UnitNumbers
     | PickedScore
     | LabelWeight
 )
-Table = OfRecord | Units | Replaced | Entering
+Table = OfRecord | Units | Replaced | Displaced | Entering

@@ -23,6 +23,7 @@ from hardstep.evaluation.fused.expressions import (
     Fn,
     Graph,
     Kind,
+    Stretch,
     Unfusable,
 )
 from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
@@ -49,6 +50,15 @@ class Stack:
     """Several values of one shape stacked along an axis; nothing stands for unchanged ones."""
 
     whole: int  # the recorded value that holds all of them
+    axis: int
+    parts: tuple[Changed | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The same where the axis of the stack and the examples are one, as a product takes them."""
+
+    whole: int
     axis: int
     parts: tuple[Changed | None, ...]
 
@@ -88,6 +98,7 @@ class Translator:
         num_examples: Of the batch.
         weights: Parameter-like values, of which one row or column is changed.
         operators: What is known about operators, by name.
+        uses: How many operations read a value.
     """
 
     def __init__(
@@ -96,11 +107,12 @@ class Translator:
         num_examples: int,
         weights: Mapping[int, Column | None],
         operators: "Mapping[str, KnowsLanes]",
+        uses: Mapping[int, int],
     ) -> None:
-        self.base, self.weights, self.operators = base, weights, operators
+        self.base, self.weights, self.operators, self.uses = base, weights, operators, uses
         self.program = Program(num_examples)
         self.g = self.program.graph
-        self.values: dict[int, Changed | Stack] = {}
+        self.values: dict[int, Changed | Stack | Merged] = {}
         self.vectors: set[int] = set()  # changed along the last axis, alike for all examples
         self.closed: set[int] = set()
 
@@ -114,7 +126,7 @@ class Translator:
         found = [self.values[index] for index in node.inputs if index in self.values]
         if not found and self.weights.keys().isdisjoint(node.inputs):
             return  # follows from a part of a stack that does not change
-        if any(isinstance(value, Stack) for value in found):
+        if not all(isinstance(value, Changed) for value in found):
             if known.stack is None:
                 raise Unfusable(f"{node.name} of a stack")
             known.stack(self, node)
@@ -141,7 +153,7 @@ class Translator:
     def changed(self, index: int) -> Changed:
         """A changed value that is not a stack."""
         found = self.values[index]
-        if isinstance(found, Stack):
+        if not isinstance(found, Changed):
             raise Unfusable("a stack where one value is expected")
         return found
 
@@ -189,7 +201,8 @@ class Translator:
     def put_back(self, column: Changed, at_unit: Expr, old: Expr) -> Changed:
         """A column put into its place among old values; examples in which it differs continue."""
         self.leave_axis(column.expr, at_unit)
-        here = self.g.is_unit(old.domain)
+        assert old.domain is not None
+        here = self.g.is_unit(Stretch(0, old.domain))
         return Changed(self.g.select(here, column.expr, old), column.axis)
 
     def only_unit(self, index: int) -> Changed:

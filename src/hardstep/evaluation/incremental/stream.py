@@ -40,6 +40,7 @@ class Stream(DispatchMode):
     """Carries changes of lanes along with every operation."""
 
     reads_numbers = False  # numbers that Python read are those of every lane
+    in_layer = False
 
     def __init__(
         self, lanes: Iterable[Lane], fixed: Iterable[Tensor], operators: Operators

@@ -55,6 +55,7 @@ def survey(problem: Problem, candidates: Candidates) -> Reach:
 
 class _Survey(DispatchMode):
     reads_numbers = False
+    in_layer = False
 
     def __init__(self, sources: Mapping[str, Tensor], names: Sequence[Sequence[str]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,6 +1,7 @@
 """Arithmetic, comparisons, logic and copies, number by number: one builder per expression."""
 
 import math
+from dataclasses import replace
 
 from hardstep.evaluation.fused.expressions import (
     COMPARISONS,
@@ -11,8 +12,11 @@ from hardstep.evaluation.fused.expressions import (
     Number,
     Unfusable,
 )
+from hardstep.evaluation.fused.translate import Translator
+from hardstep.evaluation.fused.updates import update_sum
 from hardstep.evaluation.ops.elementwise import Build, Operands, elementwise, read
 from hardstep.evaluation.ops.formulas import Term, erf, exp, formula, log, log1p, maximum, where
+from hardstep.evaluation.trace.record import Node
 
 
 def apply(function: Fn, num: int = 1) -> Build:
@@ -154,9 +158,16 @@ def _step(x: Term, at_zero: Term) -> Term:
     return where(x.equals(0), at_zero, where(x > 0, x.constant(1), 0))
 
 
+def _lower_sum(t: Translator, node: Node) -> None:
+    if node.kwargs or len(node.args) > 2 or not update_sum(t, node):
+        assert _SUM.lanes is not None
+        _SUM.lanes(t, node)
+
+
+_SUM = elementwise("add", _add_scaled(Fn.ADD), keyword="alpha")
 _COPIED = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format")
 _KNOWN = (
-    elementwise("add", _add_scaled(Fn.ADD), keyword="alpha"),
+    replace(_SUM, lanes=_lower_sum),
     elementwise("sub", _add_scaled(Fn.SUB), keyword="alpha"),
     elementwise("rsub", _add_scaled(Fn.SUB, reverse=True)),
     elementwise("mul", apply(Fn.MUL, 2)),

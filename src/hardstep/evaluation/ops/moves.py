@@ -29,6 +29,9 @@ def _lower_cat(t: Translator, node: Node) -> None:
     out = node.outputs[0]
     ndim = t.base(out).dim()
     axis = find_argument(node, 1, "dim", 0) % ndim
+    if axis == ndim - 1 and t.base(out).shape[0] == t.program.num_examples and ndim == 2:
+        _join_units(t, node)
+        return
     parts: list[Changed | None] = []
     for index in (ref.index for ref in node.args[0]):
         found, shape = t.values.get(index), t.base(index).shape
@@ -42,6 +45,18 @@ def _lower_cat(t: Translator, node: Node) -> None:
         else:
             raise Unfusable("cat other than of values along a new axis")
     keep_stack(t, out, axis, parts)
+
+
+def _join_units(t: Translator, node: Node) -> None:
+    """Values (examples, units), units after units."""
+    out = node.outputs[0]
+    kind, parts = t.kind(out), []
+    for index in (ref.index for ref in node.args[0]):
+        if index in t.vectors or t.base(index).dim() != 2:
+            raise Unfusable("cat of other values than (examples, units)")
+        part = t.dense(index).expr if index in t.values else t.matrix(index)
+        parts.append(t.g.cast(part, kind))
+    t.values[out] = Changed(t.g.concat(parts), -1)
 
 
 def _is_part(t: Translator, found: Changed, shape: torch.Size, axis: int) -> bool:

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.elementwise import follow_view_of
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Stretch, Unfusable
 from hardstep.evaluation.fused.parts import take_unit, take_units
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_old, read_part
-from hardstep.evaluation.fused.tables import Stretch
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Columns, Lookup, slices_of
@@ -162,5 +161,6 @@ OPERATORS = (
     _part("unbind", carry_beside, _Takes(_start_split, drops=True)),
     _part("slice", _narrow(_start_slice), _Takes(_start_slice)),
     _part("split", _narrow(_start_split), _Takes(_start_split)),
+    _part("unsafe_split", _narrow(_start_split), _Takes(_start_split)),
     _part("split_with_sizes", _narrow(_start_split), _Takes(_start_split)),
 )

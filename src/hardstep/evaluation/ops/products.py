@@ -1,7 +1,8 @@
 """Matrix products: x·W, and x·W + b."""
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -13,10 +14,20 @@ from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.events.linear_stages import write_product
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
-from hardstep.evaluation.fused.expressions import Access, Fn, Unfusable
+from hardstep.evaluation.fused.expressions import (
+    Access,
+    Expr,
+    Fn,
+    Kind,
+    Product,
+    Reduction,
+    Stretch,
+    Unfusable,
+)
 from hardstep.evaluation.fused.plan import Factors
-from hardstep.evaluation.fused.tables import Flat, Matrix, Weight
-from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.fused.stacks import find_slab, read_old
+from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Slab, Weight
+from hardstep.evaluation.fused.translate import Changed, Merged, Translator
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
@@ -107,27 +118,85 @@ def _lower(t: Translator, node: Node) -> None:
     if bias is not None and changed == {bias} and bias in t.vectors:
         _shift(t, bias, out)
         return
-    if changed != {left} or left in t.vectors:
+    if changed != {left} or left in t.vectors or left in t.weights:
         raise Unfusable(f"{node.name}: more than the left factor changes")
     if _adds_a_matrix(bias, t.base):
         raise Unfusable("addmm with a matrix added")
-    kind, size = t.kind(out), t.base(out).shape[1]
+    kind = t.kind(out)
     if not kind.is_float:
         raise Unfusable(f"{node.name} of {kind}")
-    found, weight = t.changed(left), t.program.table(Weight(right))
     t.program.updated.add(out)
+    found = t.changed(left)
+    old = t.at_unit(left) if found.column else t.matrix(left)
+    t.values[out] = _multiply(t, found, old, right, Matrix(out))
+    if not t.weights.keys().isdisjoint((right, bias)):
+        _add_moved_row(t, node, left, right, bias)
+
+
+def _lower_stack(t: Translator, node: Node) -> None:
+    """The same for every part of a stack, whose axis and examples are one for a product."""
+    left, right, bias = find_factors(node)
+    stack, out = t.values.get(left), node.outputs[0]
+    changed = set(node.inputs) & (t.values.keys() | t.weights.keys())
+    if not isinstance(stack, Merged) or changed != {left} or _adds_a_matrix(bias, t.base):
+        raise Unfusable(f"{node.name} of a stack")
+    if any(scale != 1 for scale in node.kwargs.values()) or not t.kind(out).is_float:
+        raise Unfusable(f"{node.name} of a stack, with a scale or of {t.kind(out)}")
+    result = Merged(out, stack.axis, stack.parts)
+    parts: list[Changed | None] = []
+    for number, part in enumerate(stack.parts):
+        if part is not None:
+            old = read_old(t, stack, number, part.column)
+            part = _multiply(t, part, old, right, find_slab(t, result, number))
+        parts.append(part)
+    t.program.updated.add(out)
+    t.values[out] = replace(result, parts=tuple(parts))
+
+
+def _multiply(
+    t: Translator, found: Changed, old: Expr, right: int, result: Matrix | Slab
+) -> Changed:
+    """The old product, and what the change of its left factor adds."""
+    kind, size = old.kind, t.base(right).shape[1]
+    weight, base = t.program.table(Weight(right)), t.program.table(result)
     if found.column:
-        t.leave_axis(found.expr, t.at_unit(left))
-        delta = t.g.apply(Fn.SUB, found.expr, t.at_unit(left))
+        t.leave_axis(found.expr, old)
+        delta = t.g.apply(Fn.SUB, found.expr, old)
         factor = t.g.read(Access.UNIT_AXIS, kind, weight, size)
         update = t.g.apply(Fn.MUL, delta, factor)
-        t.values[out] = Changed(t.g.apply(Fn.ADD, t.matrix(out), update), -1)
-        return
+        before = t.g.read(Access.AXIS_LANE, kind, base, size)
+        return Changed(t.g.apply(Fn.ADD, before, update), -1)
     if found.expr.domain is None:
-        raise Unfusable(f"{node.name} of a value that does not vary along its axis")
-    change = t.g.apply(Fn.SUB, found.expr, t.matrix(left))
-    base = t.program.table(Matrix(out))
-    t.values[out] = Changed(t.g.product(change, size, weight, base), -1)
+        raise Unfusable("a product with a value that does not vary along its axis")
+    change = t.g.apply(Fn.SUB, found.expr, old)
+    return Changed(t.g.product(change, Stretch(0, size), weight, base), -1)
+
+
+def _add_moved_row(t: Translator, node: Node, left: int, right: int, bias: int | None) -> None:
+    """A recurrent weight: its changed row meets what it changed itself, one step earlier."""
+    out, column = node.outputs[0], t.weights.get(right)
+    product, kind = t.changed(out).expr, t.kind(out)
+    terms = []
+    if right in t.weights:
+        if column is None or column.axis != 1:
+            raise Unfusable("the changed row of a parameter is not a unit of its product")
+        inputs = t.dense(left).expr
+        row = t.g.read(
+            Access.CANDIDATE_AXIS, kind, t.program.table(Displaced(right)), inputs.domain
+        )
+        terms.append(t.g.reduce(Reduction.TOTAL, t.g.apply(Fn.MUL, inputs, row)))
+    if bias is not None and bias in t.weights:
+        if t.base(bias).dim() != 1 or t.weights[bias] is None:
+            raise Unfusable("the changed row of a parameter is not a unit of its product")
+        terms.append(t.g.read(Access.CANDIDATE_AXIS, kind, t.program.table(Displaced(bias))))
+    term = reduce(lambda a, b: t.g.apply(Fn.ADD, a, b), terms)
+    if isinstance(product, Product):
+        again = (product.args[0], product.units, product.weight, product.base)
+        t.values[out] = Changed(t.g.product(*again, term), -1)
+    else:  # an update by a column
+        here = t.g.is_unit(Stretch(0, t.base(out).shape[1]))
+        t.values[out] = Changed(t.g.select(here, t.g.apply(Fn.ADD, product, term), product), -1)
+    t.program.exits.append(t.g.constant(True, Kind.I1))  # it adds to the base's values, too
 
 
 def _shift(t: Translator, bias: int, out: int) -> None:
@@ -182,6 +251,8 @@ def _product(name: str) -> Operator:
         column=_carry_column,
         examples=_carry_examples,
         lanes=_lower,
+        enters_lanes=True,
+        stack=_lower_stack,
         events=_follow_events,
         factors=find_factors,
         takes_units=True,

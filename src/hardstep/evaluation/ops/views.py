@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from hardstep.evaluation.events.elementwise import follow_view_of
 from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
-from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.fused.translate import Changed, Lowering, Merged, Stack, Translator
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run_apart
@@ -57,11 +59,26 @@ def _leaves_examples(order: Order) -> Check:
     return check
 
 
+def _reorder_stack(order: Order) -> Lowering:
+    """The axis of a stack may go anywhere; examples still come before units."""
+
+    def lower(t: Translator, node: Node) -> None:
+        stack, out = find_stack(t, node), node.outputs[0]
+        dims = order(node, t.base(out).dim())
+        others = [dim for dim in dims if dim != stack.axis]
+        if others != sorted(others):
+            raise Unfusable(f"{node.name} of units and examples")
+        keep_stack(t, out, dims.index(stack.axis), stack.parts)
+
+    return lower
+
+
 def _reordering(name: str, order: Order) -> Operator:
     return Operator(
         name,
         column=_reorder_column(order),
         examples=run_apart(_leaves_examples(order)),
+        stack=_reorder_stack(order),
         events=follow_view_of,
         order=order,
     )
@@ -161,6 +178,24 @@ def _lower_unsqueeze(t: Translator, node: Node) -> None:
         _lower_view(t, node)
 
 
+def _reshape_stack(t: Translator, node: Node) -> None:
+    """A view that makes one axis of a stack's and the examples, takes them apart, or neither."""
+    found, out = t.values[node.inputs[0]], node.outputs[0]
+    shape, old = t.base(out).shape, t.base(node.inputs[0]).shape
+    if isinstance(found, Stack) and shape == (*_merge(old), *old[2:]) and found.axis < 2:
+        t.values[out] = Merged(out, found.axis, found.parts)
+    elif isinstance(found, Merged) and old == (*_merge(shape), *shape[2:]):
+        if shape[found.axis] != len(found.parts):
+            raise Unfusable(f"{node.name} mixes time and examples")
+        keep_stack(t, out, found.axis, found.parts)
+    else:
+        _keep_stack(t, node)
+
+
+def _merge(shape: torch.Size) -> tuple[int]:
+    return (shape[:2].numel(),)
+
+
 def _keep_stack(t: Translator, node: Node) -> None:
     """A view or an expansion that changes nothing."""
     stack, out = find_stack(t, node), node.outputs[0]
@@ -178,7 +213,7 @@ def _view(name: str) -> Operator:
         column=_reshape_column,
         examples=run_apart(_keeps_leading, resize=_lead),
         lanes=_lower_view,
-        stack=_keep_stack,
+        stack=_reshape_stack,
         events=follow_view_of,
     )
 

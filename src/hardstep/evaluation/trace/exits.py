@@ -1,4 +1,7 @@
-"""Ways in which a forward pass hands values to code that does not record."""
+"""Ways in which a forward pass hands values to code that does not record.
+
+Also: recurrent layers, whose operators hide what they do, and are replaced by it.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
@@ -8,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from hardstep._torch import one_hot, undispatched
+from hardstep.evaluation.trace.recurrence import CELLS, is_packed, unroll
 
 # Ways out of torch that no operation records: what comes back cannot be followed.
 _COPIES = {  # harmless for values that no searched tensor reaches, such as labels
@@ -32,6 +36,7 @@ class Recorder(Protocol):
     """Who writes a forward pass down."""
 
     reads_numbers: bool
+    in_layer: bool  # what runs is a time step of one of torch's recurrent layers
 
     def refuse(self, reason: str) -> NoReturn:
         """Give up."""
@@ -72,6 +77,16 @@ class NoExits(TorchFunctionMode):
             # Torch's own reads the largest index to check it, which looks like a branch.
             classes = torch.arange(args[1], device=args[0].device)
             return (args[0].unsqueeze(-1) == classes).long()
+        if func in CELLS:
+            if is_packed(args):
+                self.recorder.refuse(
+                    "a recurrent layer reads a packed sequence; give it a padded one"
+                )
+            self.recorder.in_layer = True
+            try:
+                return unroll(CELLS[func], *args, **(kwargs or {}))
+            finally:
+                self.recorder.in_layer = False
         return func(*args, **(kwargs or {}))
 
     def _check_reader(self, func: Any, given: tuple[Any, ...]) -> None:

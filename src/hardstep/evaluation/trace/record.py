@@ -18,6 +18,7 @@ from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
+from hardstep.evaluation.trace.overlap import are_apart
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
 
@@ -76,6 +77,7 @@ class Record:
     result: int
     nbytes: int = 0  # taken while recording, apart from parameters and inputs
     signature: str = ""  # what was computed, without the numbers
+    unrolled: frozenset[int] = frozenset()  # values within torch's recurrent layers
 
 
 def record(
@@ -119,6 +121,7 @@ def record(
         recorder.numbers[id(loss)],
         recorder.nbytes,
         "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
+        frozenset(recorder.unrolled),
     )
 
 
@@ -137,6 +140,8 @@ class _Recorder(DispatchMode):
         self.fixed: set[int] = set()  # storages of parameters, those that are not searched included
         self.seen: dict[str, tuple[int, ...]] = {}  # operation and operands -> results
         self.signature: list[str] = []
+        self.in_layer = False
+        self.unrolled: set[int] = set()
         self.reads_numbers = False  # so that a number may be another in the next step
         self.lifted: dict[tuple[str, torch.dtype], Ref] = {}
         self.own: set[int] = set()  # storages made during the pass
@@ -220,6 +225,8 @@ class _Recorder(DispatchMode):
             return result
         numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
         self.reads_numbers |= -1 in numbers
+        if self.in_layer:
+            self.unrolled.update(numbers)
         if not self.reached.isdisjoint(inputs):
             self.reached.update(numbers)
         functional = functional_form(called) if written else called
@@ -283,6 +290,8 @@ class _Recorder(DispatchMode):
         if sources or storage in self.fixed:
             raise Refused("the forward pass writes into a parameter")
         for owner in owners:
+            if owner is not tensor and are_apart(owner, tensor):
+                continue
             index = self.numbers[id(owner)]
             if index != _STALE:
                 self.values[index] = owner.clone()
