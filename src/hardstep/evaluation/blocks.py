@@ -36,6 +36,7 @@ from hardstep.evaluation.fused import (
     count_operations,
     plan_kernel,
 )
+from hardstep.evaluation.gathered import Lifts, Mixed, Scene
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.survey import Reach
 from hardstep.evaluation.incremental.walk import Walk
@@ -49,7 +50,7 @@ from hardstep.evaluation.trace.slice import Slice
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
-FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
+FUSED, EVENTS, GATHERED, INCREMENTAL = ON_RECORD = "fused", "events", "gathered", "incremental"
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
@@ -82,6 +83,22 @@ class Step:
     def tables(self) -> Tables:
         """The record's values as kernels read them."""
         return Tables(self.record)
+
+    @cached_property
+    def scene(self) -> Scene | str:
+        """Where the examples stand in the record's values, or why that is not known."""
+        try:
+            scene = Scene(self.record, self.problem)
+        except Mixed as reason:
+            return str(reason)
+        scene.find_calls(REGISTRY)
+        return scene
+
+    @cached_property
+    def lifts(self) -> Lifts:
+        """The record's values with examples in front."""
+        assert isinstance(self.scene, Scene)
+        return Lifts(self.scene)
 
     @cached_property
     def event_tables(self) -> EventTables:

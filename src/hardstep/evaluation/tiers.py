@@ -48,6 +48,7 @@ from hardstep.evaluation.explain import (
     TierReport,
     measure_step,
 )
+from hardstep.evaluation.gathered_tier import Gathered
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
@@ -175,7 +176,7 @@ class Incremental:
             return [Streamed(), *plain]
         budget = self.memory_budget
         kernels: list[Tier] = [Fused(budget), Events(budget)] if self.fused else []
-        return [*kernels, Carried(budget), *plain]
+        return [*kernels, Gathered(budget), Carried(budget), *plain]
 
     def _evaluate(self, step: Step, span: Span) -> tuple[Tensor, Tier, str]:
         """Losses of a block, the tier that found them and why it was not the one before it."""

@@ -56,7 +56,7 @@ class Walk:
         num = tile.end - tile.start
         changes = start_changes(candidates, tile)
         env = {self.record.sources[name]: change for name, change in changes.items()}
-        later = self._columns(env)
+        later = self.carry_columns(env)
         return self.finish(env, later, self._pairs(env, later, num), num)
 
     def finish(
@@ -67,7 +67,7 @@ class Walk:
         result = env.get(self.record.result)
         return stack(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
-    def _columns(self, env: dict[int, Change]) -> list[Node]:
+    def carry_columns(self, env: dict[int, Change]) -> list[Node]:
         """Carry columns as far as they go; returns the nodes that need more."""
         later: list[Node] = []
         waiting: set[int] = set()

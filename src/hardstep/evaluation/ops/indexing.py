@@ -22,6 +22,8 @@ from hardstep.evaluation.fused.expressions import (
 from hardstep.evaluation.fused.stacks import read_part
 from hardstep.evaluation.fused.tables import FirstPerExample, Matrix, PerExample, Replaced, Weight
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
+from hardstep.evaluation.gathered.along import call_along
+from hardstep.evaluation.gathered.lookups import call_embedding, call_gather, call_index
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Lookup
@@ -203,6 +205,7 @@ OPERATORS = (
     Operator(
         "gather",
         examples=run_apart(_indexes_within_examples),
+        apart=call_gather,
         lanes=_lower_gather,
         stack=_lower_gather_of_stack,
     ),
@@ -210,6 +213,7 @@ OPERATORS = (
     Operator(
         "index",
         examples=_look_up,
+        apart=call_index,
         lanes=_lower_index,
         enters_lanes=True,
         masks=_find_masks,
@@ -218,7 +222,8 @@ OPERATORS = (
         "index_select",
         column=carry_beside,
         examples=run_apart(_along, table=0),
+        apart=call_along,
         events=follow_move,
     ),
-    Operator("embedding", examples=run_apart(always, table=1)),
+    Operator("embedding", examples=run_apart(always, table=1), apart=call_embedding),
 )

@@ -17,6 +17,7 @@ from hardstep.evaluation.fused.expressions import Access, Fn, Unfusable
 from hardstep.evaluation.fused.plan import Factors
 from hardstep.evaluation.fused.tables import Flat, Matrix, Weight
 from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.gathered.products import call_batch_product, call_product
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
@@ -181,6 +182,7 @@ def _product(name: str) -> Operator:
         name,
         column=_carry_column,
         examples=_carry_examples,
+        apart=call_product,
         lanes=_lower,
         events=_follow_events,
         factors=find_factors,
@@ -192,5 +194,16 @@ def _product(name: str) -> Operator:
 OPERATORS = (
     _product("mm"),
     _product("addmm"),
-    Operator("bmm", examples=run_apart(always), multiply_adds=_count_multiply_adds),
+    Operator(
+        "bmm",
+        examples=run_apart(always),
+        apart=call_batch_product,
+        multiply_adds=_count_multiply_adds,
+    ),
+    Operator(
+        "baddbmm",
+        examples=run_apart(always),
+        apart=call_batch_product,
+        multiply_adds=_count_multiply_adds,
+    ),
 )

@@ -9,6 +9,7 @@ from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
 from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.gathered.shapes import call_expansion, call_view, reorder
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run_apart
@@ -62,6 +63,7 @@ def _reordering(name: str, order: Order) -> Operator:
         name,
         column=_reorder_column(order),
         examples=run_apart(_leaves_examples(order)),
+        apart=reorder(order),
         events=follow_view_of,
         order=order,
     )
@@ -177,6 +179,7 @@ def _view(name: str) -> Operator:
         name,
         column=_reshape_column,
         examples=run_apart(_keeps_leading, resize=_lead),
+        apart=call_view,
         lanes=_lower_view,
         stack=_keep_stack,
         events=follow_view_of,
@@ -192,6 +195,7 @@ OPERATORS = (
     Operator(
         "expand",
         examples=run_apart(_expands_within_examples, resize=_lead),
+        apart=call_expansion,
         lanes=_lower_expansion,
         stack=_keep_stack,
         events=follow_move,
@@ -200,6 +204,7 @@ OPERATORS = (
         "unsqueeze",
         column=_unsqueeze_column,
         examples=run_apart(along_dims(new_axes=1)),
+        apart=call_view,
         lanes=_lower_unsqueeze,
         events=follow_view_of,
     ),
@@ -207,6 +212,7 @@ OPERATORS = (
         "squeeze",
         column=_reshape_column,
         examples=run_apart(along_dims()),
+        apart=call_view,
         lanes=_lower_view,
         events=follow_view_of,
     ),

@@ -1,0 +1,131 @@
+"""The tier for changes that spread over many numbers of an example: attention, embeddings.
+
+The examples that candidates change run together, many candidates at once, so that they share
+products. Candidates that change a row of a table which no example reads are the base.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.explain import Cost, TierReport
+from hardstep.evaluation.gathered import Gathering, Mixed, Scene
+from hardstep.evaluation.incremental.columns import Column
+from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.ops import REGISTRY
+
+TILE_BYTES = 4 << 20  # the largest value of a tile, if every example of it changed
+MAX_TILE = 256
+
+
+@dataclass(frozen=True)
+class Gathered(Tier):
+    """Changed examples of many candidates in one batch."""
+
+    memory_budget: int
+    name = GATHERED
+    distrusted = (GATHERED,)
+
+    def losses(self, step: Step, span: Span) -> Tensor | str:
+        """See `Tier.losses`."""
+        types = {step.candidates.base[name].dtype for name in step.names(span)}
+        if types & HALVES or isinstance(step.scene, str):
+            return ""
+        try:
+            gathering = Gathering(Walk(step.slice(span), REGISTRY), step.scene, step.lifts)
+            if not _is_for(gathering, step.scene):
+                return ""
+            return self._evaluate(step, span, gathering)
+        except Mixed:
+            return ""
+
+    def _evaluate(self, step: Step, span: Span, gathering: Gathering) -> Tensor:
+        read = self._find_read(step, span, gathering)
+        if read is not None:
+            return self._evaluate_some(step, span, gathering, read)
+        run = partial(gathering.losses, step.candidates)
+        return torch.cat(span.evaluate(run, self._tile_size(gathering)))
+
+    def _find_read(self, step: Step, span: Span, gathering: Gathering) -> Tensor | None:
+        """How many examples each candidate reaches, if it changes nothing but rows of tables."""
+        units = step.candidates.changed_rows(span)
+        if units is None:
+            return None
+        sources = [step.record.sources[name] for name in step.names(span)]
+        total: Tensor | None = None
+        for node in gathering.nodes:
+            if not set(node.inputs) & set(sources):
+                continue
+            call = step.scene.calls.get(node.outputs[0])  # type: ignore[union-attr]
+            if call is None or call.reaches is None or len(sources) != 1:
+                return None
+            table = step.record.values[sources[0]]
+            rows = Column(0, torch.arange(len(table)), table)
+            found = call.reaches(gathering.scene, rows)
+            total = found if total is None else total | found
+        return None if total is None else total.sum(dim=1)[units]
+
+    def _evaluate_some(
+        self, step: Step, span: Span, gathering: Gathering, read: Tensor
+    ) -> Tensor:
+        """The losses of candidates that reach any example; the others are the base."""
+        losses = step.base.expand(span.end - span.start).clone()
+        each = step.candidates.offsets.shape[1] * step.candidates.offsets.shape[2]
+        if span.start % each or span.end % each:
+            some, places = step.candidates, torch.arange(span.end - span.start)
+            part = span
+        else:
+            active = read.reshape(-1, each)[:, 0] > 0
+            places = active.repeat_interleave(each).nonzero()[:, 0]
+            if not len(places):
+                return losses
+            some = _choose(step.candidates, span, active, each)
+            part = Span(span.block, 0, len(places))
+        whole = self._tile_size(gathering) * gathering.scene.num
+        pieces = []
+        run = partial(gathering.losses, some)
+        for tile in _cut(part, read[places], whole):
+            pieces += tile.evaluate(run, tile.end - tile.start)
+        losses[places] = torch.cat(pieces)
+        return losses
+
+    def _tile_size(self, gathering: Gathering) -> int:
+        """Candidates at once, by their largest value."""
+        return min(MAX_TILE, max(1, min(TILE_BYTES, self.memory_budget) // gathering.walk.largest))
+
+    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
+        """See `Tier.describe`."""
+        assert isinstance(step.scene, Scene)
+        gathering = Gathering(Walk(step.slice(span), REGISTRY), step.scene, step.lifts)
+        return TierReport(GATHERED, reason, self._tile_size(gathering), Cost())
+
+
+def _is_for(gathering: Gathering, scene: Scene) -> bool:
+    """Whether examples have tokens, or are chosen by a table."""
+    calls = [scene.calls.get(node.outputs[0]) for node in gathering.nodes]
+    if any(call is not None and call.reaches is not None for call in calls):
+        return True
+    outputs = [index for node in gathering.nodes for index in node.outputs]
+    return any(scene.places[i] is not None and len(scene.shape(i)) > 1 for i in outputs)
+
+
+def _choose(candidates: Candidates, span: Span, active: Tensor, each: int) -> Candidates:
+    """The candidates of some of the particles of a span."""
+    own = slice(span.start // each, span.end // each)
+    asked = candidates.asked[own][active.to(candidates.asked.device)]
+    return replace(candidates, asked=asked, offsets=candidates.offsets[own][active])
+
+
+def _cut(span: Span, read: Tensor, most: int) -> list[Span]:
+    """Tiles that reach about as many examples, at least one candidate each."""
+    ends = torch.div(read.cumsum(0) - 1, most, rounding_mode="floor")
+    _, counts = torch.unique_consecutive(ends, return_counts=True)
+    tiles, start = [], span.start
+    for count in counts.tolist():
+        tiles.append(Span(span.block, start, start + count))
+        start += count
+    return tiles
