@@ -95,10 +95,41 @@ def _correct(
     return result.expand(*columns.shape[:-1], result.shape[-1]).scatter(-1, at, columns)
 
 
+def _call_rows(node: Node, scene: Scene, left: int, right: int) -> Call:
+    """Matrices with examples in their rows, times matrices that all share.
+
+    A layer of values that are not contiguous is such a product, with copies of one matrix.
+    """
+    place, alike = scene.places[left], scene.base(right).stride(0) == 0
+    if place is None or place.axis != 1:
+        raise Mixed(f"{node.name} over examples")
+    last = len(scene.shape(left)) - 1
+
+    def run(read: Reader) -> tuple[Tensor]:
+        if read.is_changed(right):
+            raise Mixed(f"{node.name} of two factors that change")
+        value, matrix = read.read(left), read.scene.base(right)
+        if alike:
+            flat = value.reshape(-1, value.shape[-1]) @ matrix[0]
+            return (flat.reshape(*value.shape[:-1], -1),)
+        front = value.movedim(2, 0)
+        flat = torch.bmm(front.reshape(len(front), -1, front.shape[-1]), matrix)
+        return (flat.reshape(*front.shape[:-1], -1).movedim(0, 2),)
+
+    def track(dim: int) -> Mapping[int, int]:
+        if dim >= last or (dim == 0 and not alike):
+            raise Mixed("the units of a product")
+        return {left: dim}
+
+    return Call([place], run, track)
+
+
 def call_batch_product(node: Node, scene: Scene) -> Call:
     """A product of matrices of one example; something may be added to it."""
     *added, left, right = (argument.index for argument in node.args)
     out = node.outputs[0]
+    if scene.places[right] is None and not added:
+        return _call_rows(node, scene, left, right)
     places = {scene.places[i] for i in (left, right)} - {None}
     if len(places) != 1:
         raise Mixed(f"{node.name} of examples on different axes")

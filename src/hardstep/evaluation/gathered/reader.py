@@ -6,6 +6,7 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -116,9 +117,12 @@ class Reader:
 
     def per_candidate(self, index: int) -> Tensor:
         """A value without examples that candidates change: (lead, *shape), either may be 1."""
+        return self.by_candidate(self._stack(index))
+
+    def _stack(self, index: int) -> Tensor:
         change = self.env[index]
         assert not isinstance(change, Tensor)
-        return self.by_candidate(stack(self.scene.base(index), change, self.num, None).values)
+        return stack(self.scene.base(index), change, self.num, None).values
 
     def by_candidate(self, values: Tensor) -> Tensor:
         """Something for each candidate, (n, …), with the leading axes."""
@@ -138,13 +142,10 @@ class Reader:
             if value.dim() == 0:
                 return value
             return self._cut(self.strip(value, ndim, place), index, None, 0)
-        value, length = self.per_candidate(index), self.scene.base(index).dim()
-        axis = place.axis - (ndim - length)
-        if axis >= 0:
-            if value.shape[2 + axis] != 1:
-                raise Mixed("a changed parameter is as long as the batch")
-            value = value.squeeze(2 + axis) if place.size == 1 else value
-        value = self._cut(value, index, None, 2)
+        stacked = self._stack(index)
+        if place.axis >= ndim - value.dim():
+            stacked = self.strip(stacked, ndim + 1, replace(place, axis=place.axis + 1))
+        value = self._cut(self.by_candidate(stacked), index, None, 2)
         lacking = len(place.own_shape([2] * ndim)) + 2 - value.dim()
         return value.reshape(*value.shape[:2], *[1] * lacking, *value.shape[2:])
 

@@ -72,6 +72,18 @@ def _find_entries(bias: Tensor, unit: Tensor) -> Tensor:
     return bias.reshape(-1)[unit] if bias.numel() > 1 else bias.reshape(-1).expand(len(unit))
 
 
+def _carry_column_of_batch(
+    node: Node, columns: Mapping[int, Column], base: Lookup
+) -> Column | None:
+    """One column of every right factor changed."""
+    left, right = (argument.index for argument in node.args)
+    column = columns.get(right)
+    if left in columns or column is None or column.axis != 2:
+        return None
+    slices = torch.bmm(base(left), column.slices.permute(1, 2, 0))
+    return Column(2, column.unit, slices.permute(2, 0, 1))
+
+
 # -- examples ----------------------------------------------------------------------------------
 
 
@@ -196,6 +208,7 @@ OPERATORS = (
     _product("addmm"),
     Operator(
         "bmm",
+        column=_carry_column_of_batch,
         examples=run_apart(always),
         apart=call_batch_product,
         multiply_adds=_count_multiply_adds,

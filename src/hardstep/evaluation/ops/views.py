@@ -96,6 +96,19 @@ def _unsqueeze_column(node: Node, columns: Mapping[int, Column], base: Lookup) -
     return Column(axis, column.unit, column.slices.unsqueeze(place + 1))
 
 
+def _expand_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    """Copies of a value along other axes than the changed one."""
+    (index,) = node.inputs
+    column, old, new = columns[index], base(index).shape, base(node.outputs[0]).shape
+    axis = column.axis + len(new) - len(old)
+    if old[column.axis] != new[axis]:
+        return None
+    num, rest = len(column.unit), [*new[:axis], *new[axis + 1 :]]
+    lead = [1] * (len(new) - len(old))
+    slices = column.slices.reshape(num, *lead, *column.slices.shape[1:]).expand(num, *rest)
+    return Column(axis, column.unit, slices)
+
+
 def _keeps_leading(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
     """Whether axis 0 is left as it is."""
     before, after = base(node.inputs[0]).shape, base(node.outputs[0]).shape
@@ -194,6 +207,7 @@ OPERATORS = (
     _view("_unsafe_view"),
     Operator(
         "expand",
+        column=_expand_column,
         examples=run_apart(_expands_within_examples, resize=_lead),
         apart=call_expansion,
         lanes=_lower_expansion,
