@@ -18,8 +18,8 @@ from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.ops import REGISTRY
 
-TILE_BYTES = 4 << 20  # the largest value of a tile, if every example of it changed
-MAX_TILE = 256
+TILE = 64  # candidates whose columns are carried together
+EXAMPLES_BYTES = 4 << 20  # the largest value of the examples that run together
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Gathered(Tier):
                 return losses
             some = _choose(step.candidates, span, active, each)
             part = Span(span.block, 0, len(places))
-        whole = self._tile_size(gathering) * gathering.scene.num
+        whole = max(1, EXAMPLES_BYTES * gathering.scene.num // gathering.walk.largest)
         pieces = []
         run = partial(gathering.losses, some)
         for tile in _cut(part, read[places], whole):
@@ -94,8 +94,9 @@ class Gathered(Tier):
         return losses
 
     def _tile_size(self, gathering: Gathering) -> int:
-        """Candidates at once, by their largest value."""
-        return min(MAX_TILE, max(1, min(TILE_BYTES, self.memory_budget) // gathering.walk.largest))
+        """Candidates at once; pieces of them hold large values."""
+        del gathering
+        return TILE
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""

@@ -5,7 +5,7 @@ run through the rest of the slice together: products are shared, since all of th
 weights. Of a value of which the loss sees a few tokens, only these are computed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
 from hardstep.evaluation.trace.record import Node
 
+PIECE_BYTES = 1 << 20  # of the largest value of candidates whose examples run together
+LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
 
@@ -42,7 +44,12 @@ class Gathering:
             lost = [i for i in node.inputs if i in reached and i not in scene.closed]
             if lost:
                 raise Mixed(f"{node.name} of examples and of what is summed over them")
-        self.needs = self._find_needs()
+        needs = self._find_needs()
+        self.parts = {
+            node.outputs: (self._find_asked(node, needs), self._find_out(node, needs))
+            for node in self.nodes
+        }
+        self.piece = max(1, PIECE_BYTES // walk.largest)
 
     def _is_behind(self, node: Node) -> bool:
         """Whether a node comes after examples have been added up."""
@@ -102,18 +109,43 @@ class Gathering:
         reached = self._find_reached(env, later, num)
         if not bool(reached.any()):
             return self.walk.base(self.walk.record.result).expand(num)
-        read = Reader(self.lifts, num, _find_pairs(reached))
-        read.env.update(env)
-        first = {node.outputs for node in later}
-        closed: dict[int, Change] = {}
-        nodes = [node for node in self.nodes if node.outputs in first]
-        last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
-        for number, node in enumerate(nodes):
-            self._run(read, node, closed, num)
-            for index in node.inputs:
-                if last_use[index] == number:
-                    read.forget(index)
-        return self.walk.finish(closed, self.after, None, num)
+        left = {node.outputs for node in later}
+        nodes = [node for node in self.nodes if node.outputs in left]
+        pairs = _find_pairs(reached)
+        if pairs is None:
+            read = self._run_in_pieces(nodes, env, num)
+        else:
+            read = Reader(self.lifts, num, pairs)
+            read.env.update(env)
+            self._run(read, nodes, set())
+        closed = {i: c for i, c in read.env.items() if isinstance(c, Stacked)}
+        return self.walk.finish(dict(closed), self.after, None, num)
+
+    def _run_in_pieces(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
+        """All examples of a few candidates at a time, as far as values are large."""
+        large = [n for n, node in enumerate(nodes) if self._is_large(node)]
+        middle = large[-1] + 1 if large else 0
+        kept = {index for node in nodes[middle:] for index in node.inputs}
+        kept |= {index for node in self.after for index in node.inputs}
+        parts: list[Reader] = []
+        for start in range(0, num, self.piece):
+            part = slice(start, min(start + self.piece, num))
+            read = Reader(self.lifts, part.stop - part.start, None)
+            read.env.update({index: _take(change, part) for index, change in env.items()})
+            if middle == 0:
+                read = Reader(self.lifts, num, None)
+                read.env.update(env)
+                break
+            self._run(read, nodes[:middle], kept)
+            parts.append(read)
+        if parts:
+            read = _join(parts, Reader(self.lifts, num, None), kept, env)
+        self._run(read, nodes[middle:], set())
+        return read
+
+    def _is_large(self, node: Node) -> bool:
+        sizes = [self.walk.base(index).nbytes for index in node.outputs if index >= 0]
+        return max(sizes) > self.walk.largest / LARGE
 
     def _find_reached(self, env: Mapping[int, Change], later: list[Node], num: int) -> Tensor:
         """(candidates, examples) in which anything differs."""
@@ -135,27 +167,58 @@ class Gathering:
                 return call.reaches(self.scene, change)
         return torch.ones(1, 1, dtype=torch.bool)
 
-    def _run(self, read: Reader, node: Node, closed: dict[int, Change], num: int) -> None:
-        """One operation, on what changes of its arguments."""
+    def _run(self, read: Reader, nodes: list[Node], kept: Container[int]) -> None:
+        """Operations one after the other, on what changes of their arguments."""
+        last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
+        behind = {index for node in self.after for index in node.inputs}
+        for number, node in enumerate(nodes):
+            self._run_one(read, node)
+            for index in node.inputs:
+                if last_use[index] == number and index not in kept and index not in behind:
+                    read.forget(index)
+
+    def _run_one(self, read: Reader, node: Node) -> None:
         call = self._call(node)
         if call is None:
-            known = self.walk.operators[node.name]
-            changes = {i: c for i in node.inputs if isinstance(c := read.env.get(i), Column | Stacked)}
-            results = attempt(node, carry_whole, node, known, changes, self.walk.base, None, num)
-            read.env.update(zip(node.outputs, results, strict=True))
+            known, env = self.walk.operators[node.name], read.env
+            changes = {i: c for i in node.inputs if isinstance(c := env.get(i), Column | Stacked)}
+            given = (node, known, changes, self.walk.base, None, read.num)
+            env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
             return
-        read.asked, read.out = self._find_asked(node, self.needs), self._find_out(node, self.needs)
-        found = call.run(read)
-        for index, value in zip(node.outputs, found, strict=True):
+        read.asked, read.out = self.parts[node.outputs]
+        for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None:
                 continue
-            if call.closes:
-                closed[index] = Stacked(value)
-                continue
-            read.env[index] = value
+            read.env[index] = Stacked(value) if call.closes else value
             read.cuts.pop(index, None)
             if read.out is not None:
                 read.cuts[index] = read.out
+
+
+def _take(change: Change, part: slice) -> Change:
+    """A change of some of the candidates."""
+    if isinstance(change, Column):
+        return Column(change.axis, change.unit[part], change.slices[part])
+    assert isinstance(change, Stacked)
+    return Stacked(change.values[part])
+
+
+def _join(
+    parts: list[Reader], whole: Reader, kept: Iterable[int], env: Mapping[int, Change]
+) -> Reader:
+    """What pieces computed of the candidates, one behind the other."""
+    whole.env.update(env)
+    whole.cuts.update(parts[0].cuts)
+    for index in kept:
+        found = [part.env[index] for part in parts if index in part.env]
+        if index in env or not found:
+            continue
+        if isinstance(found[0], Tensor):
+            wide = [v.expand(part.num, *v.shape[1:]) for part, v in zip(parts, found, strict=True)]
+            whole.env[index] = torch.cat(wide)
+        else:
+            whole.env[index] = Stacked(torch.cat([change.values for change in found]))
+    return whole
 
 
 def _find_pairs(reached: Tensor) -> Pairs | None:
