@@ -13,12 +13,22 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
+from hardstep.evaluation.gathered.rows import (
+    FEW,
+    Region,
+    RowReader,
+    find_region,
+    find_rows,
+    plan_parts,
+    put_back,
+)
 from hardstep.evaluation.gathered.scene import Call, Cut, Scene
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
 from hardstep.evaluation.trace.record import Node
 
+Part = tuple[Mapping[int, Cut], Cut | None]  # of the arguments and of the result
 PIECE_BYTES = 1 << 20  # of the largest value of candidates whose examples run together
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
@@ -45,11 +55,30 @@ class Gathering:
             if lost:
                 raise Mixed(f"{node.name} of examples and of what is summed over them")
         needs = self._find_needs()
-        self.parts = {
-            node.outputs: (self._find_asked(node, needs), self._find_out(node, needs))
+        self.parts: dict[int, Part] = {
+            node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
             for node in self.nodes
         }
         self.piece = max(1, PIECE_BYTES // walk.largest)
+        self.region = self._find_region()
+        self.row_parts = self._plan_rows()
+
+    def _find_region(self) -> Region | None:
+        known = [self.walk.operators[node.name] for node in self.nodes]
+        hard, products = [one.is_hard for one in known], [one.is_product for one in known]
+        region = find_region(self.scene, self.walk.sources, self.nodes, hard, products)
+        if region is None or any(
+            self.parts[node.outputs[0]][1] or self.parts[node.outputs[0]][0]
+            for node in self.nodes[: region.end]
+        ):
+            return None
+        return region
+
+    def _plan_rows(self) -> Mapping[int, Part]:
+        region = self.region
+        if region is None:
+            return {}
+        return plan_parts(self.scene, self.nodes[region.before : region.end], region.dims)
 
     def _is_behind(self, node: Node) -> bool:
         """Whether a node comes after examples have been added up."""
@@ -113,13 +142,61 @@ class Gathering:
         nodes = [node for node in self.nodes if node.outputs in left]
         pairs = _find_pairs(reached)
         if pairs is None:
-            read = self._run_in_pieces(nodes, env, num)
+            found = self._run_rows(nodes, env, num)
+            if isinstance(found, Tensor):
+                return found
+            read = found or self._run_in_pieces(nodes, env, num)
         else:
             read = Reader(self.lifts, num, pairs)
             read.env.update(env)
             self._run(read, nodes, set())
         closed = {i: c for i, c in read.env.items() if isinstance(c, Stacked)}
         return self.walk.finish(dict(closed), self.after, None, num)
+
+    def _run_rows(
+        self, nodes: list[Node], env: Mapping[int, Change], num: int
+    ) -> Reader | Tensor | None:
+        """The rows that a hard choice alters, if these are few; losses, if there are none."""
+        region = self.region
+        if region is None or nodes[-1:] != self.nodes[-1:]:
+            return None
+        skipped = len(self.nodes) - len(nodes)  # operations that left columns
+        before, end = region.before - skipped, region.end - skipped
+        if before < 1:
+            return None
+        found, chosen = [], []
+        for part in self._list_pieces(num):
+            read = self._begin(env, part)
+            self._run(read, nodes[:before], {region.choice})
+            values = read.read_whole(region.choice)
+            rows = find_rows(values, self.lifts.of(region.choice), region.dims[region.choice])
+            if part.start == 0 and float(rows.double().mean()) > FEW:
+                return None
+            candidate, example, at = rows.nonzero(as_tuple=True)
+            found.append((candidate + part.start, example, at))
+            dim = region.dims[region.choice]
+            chosen.append(values.movedim(2 + dim, 2)[candidate, example, at].unsqueeze(1 + dim))
+        candidate, example, at = (torch.cat(parts) for parts in zip(*found, strict=True))
+        if not len(at):
+            return self.walk.base(self.walk.record.result).expand(num)
+        rows = RowReader(self.lifts, num, Pairs(candidate, example), at)
+        rows.env[region.choice] = torch.cat(chosen).unsqueeze(0)
+        rows.cuts[region.choice] = Cut(region.dims[region.choice], 0, 1)
+        self._run(rows, nodes[before:end], region.leaving, self.row_parts)
+        pairs, values = put_back(rows, region, self.lifts)
+        read = Reader(self.lifts, num, pairs)
+        read.env.update({index: value.unsqueeze(0) for index, value in values.items()})
+        self._run(read, nodes[end:], set())
+        return read
+
+    def _list_pieces(self, num: int) -> list[slice]:
+        starts = range(0, num, self.piece)
+        return [slice(start, min(start + self.piece, num)) for start in starts]
+
+    def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
+        read = Reader(self.lifts, part.stop - part.start, None)
+        read.env.update({index: _take(change, part) for index, change in env.items()})
+        return read
 
     def _run_in_pieces(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
         """All examples of a few candidates at a time, as far as values are large."""
@@ -128,18 +205,10 @@ class Gathering:
         kept = {index for node in nodes[middle:] for index in node.inputs}
         kept |= {index for node in self.after for index in node.inputs}
         parts: list[Reader] = []
-        for start in range(0, num, self.piece):
-            part = slice(start, min(start + self.piece, num))
-            read = Reader(self.lifts, part.stop - part.start, None)
-            read.env.update({index: _take(change, part) for index, change in env.items()})
-            if middle == 0:
-                read = Reader(self.lifts, num, None)
-                read.env.update(env)
-                break
-            self._run(read, nodes[:middle], kept)
-            parts.append(read)
-        if parts:
-            read = _join(parts, Reader(self.lifts, num, None), kept, env)
+        for part in self._list_pieces(num) if middle else ():
+            parts.append(self._begin(env, part))
+            self._run(parts[-1], nodes[:middle], kept)
+        read = _join(parts, self._begin(env, slice(0, num)), kept, env)
         self._run(read, nodes[middle:], set())
         return read
 
@@ -167,17 +236,23 @@ class Gathering:
                 return call.reaches(self.scene, change)
         return torch.ones(1, 1, dtype=torch.bool)
 
-    def _run(self, read: Reader, nodes: list[Node], kept: Container[int]) -> None:
+    def _run(
+        self,
+        read: Reader,
+        nodes: list[Node],
+        kept: Container[int],
+        parts: Mapping[int, Part] | None = None,
+    ) -> None:
         """Operations one after the other, on what changes of their arguments."""
         last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
         behind = {index for node in self.after for index in node.inputs}
         for number, node in enumerate(nodes):
-            self._run_one(read, node)
+            self._run_one(read, node, parts or self.parts)
             for index in node.inputs:
                 if last_use[index] == number and index not in kept and index not in behind:
                     read.forget(index)
 
-    def _run_one(self, read: Reader, node: Node) -> None:
+    def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
         call = self._call(node)
         if call is None:
             known, env = self.walk.operators[node.name], read.env
@@ -185,7 +260,7 @@ class Gathering:
             given = (node, known, changes, self.walk.base, None, read.num)
             env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
             return
-        read.asked, read.out = self.parts[node.outputs]
+        read.asked, read.out = parts[node.outputs[0]]
         for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None:
                 continue
@@ -207,8 +282,8 @@ def _join(
     parts: list[Reader], whole: Reader, kept: Iterable[int], env: Mapping[int, Change]
 ) -> Reader:
     """What pieces computed of the candidates, one behind the other."""
-    whole.env.update(env)
-    whole.cuts.update(parts[0].cuts)
+    for part in parts:
+        whole.cuts.update(part.cuts)
     for index in kept:
         found = [part.env[index] for part in parts if index in part.env]
         if index in env or not found:

@@ -79,10 +79,13 @@ def call_gather(node: Node, scene: Scene) -> Call:
         raise Mixed("gather of examples on different axes")
     (dim,) = find_dims(node, scene.base) or [0]
     own = place.check_dim(dim, node.name)
+    depth = len(scene.shape(source))
     same = scene.shape(source)[:own] == scene.shape(at)[:own]
     same = same and scene.shape(source)[own + 1 :] == scene.shape(at)[own + 1 :]
 
     def run(read: Reader) -> tuple[Tensor]:
+        if read.pairs is not None and not read.is_changed(source) and own == 0 and depth == 2:
+            return (_pick(read.lifts.of(source), read.pairs.example, read.read(at)),)
         values = [read.read(index) for index in (source, at)]
         value, places = (v.expand(*read.lead, *v.shape[2:]) for v in values)
         return (value.gather(own + 2, places),)
@@ -94,3 +97,10 @@ def call_gather(node: Node, scene: Scene) -> Call:
 
     return Call([place], run, track)
 
+
+
+def _pick(table: Tensor, example: Tensor, places: Tensor) -> Tensor:
+    """Of (examples, n, units), at (1, pairs, …, units), without copies of whole examples."""
+    num, units = table.shape[1:]
+    at = example.reshape(-1, *[1] * (places.dim() - 2)) * num + places[0]
+    return table.reshape(-1, units).gather(0, at.reshape(-1, units)).reshape(places.shape)

@@ -98,6 +98,11 @@ class Reader:
             return self._cut(self._fill_in(index, found), index, None, 2)
         raise Mixed("a value of examples is changed as a whole")
 
+    def read_whole(self, index: int) -> Tensor:
+        """All of a value of examples, whatever the last node asked for."""
+        self.asked = {}
+        return self.read(index)
+
     def base(self, index: int) -> Tensor:
         """The base's value of examples: (1, examples or pairs, *own shape)."""
         if self.pairs is None:

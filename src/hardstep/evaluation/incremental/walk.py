@@ -46,6 +46,7 @@ class Walk:
     def __init__(self, part: Slice, operators: Mapping[str, KnowsChanges]) -> None:
         self.operators = operators
         self.record, self.nodes, self.base = part.record, part.nodes, part.base
+        self.sources = part.sources
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
         sizes = [value.numel() * value.element_size() for value in affected]
