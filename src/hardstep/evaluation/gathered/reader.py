@@ -181,7 +181,8 @@ class Reader:
     def delta(self, index: int, column: Column) -> Tensor:
         """What a column adds to the base: (lead, *own shape without its dimension)."""
         change = column.slices - slices_of(self.scene.base(index), column.axis, column.unit)
-        found = self._pick(self._lift_slices(index, column.axis, change))
+        # What is broadcast with it takes the order of its numbers, which must not be a strange one.
+        found = self._pick(self._lift_slices(index, column.axis, change)).contiguous()
         want = self.asked.get(index)
         if want is None:
             return found
