@@ -16,7 +16,9 @@ from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.gathered import Gathering, Mixed, Scene
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.trace.record import Refused
 
 TILE = 64  # candidates whose columns are carried together
 EXAMPLES_BYTES = 4 << 20  # the largest value of the examples that run together
@@ -42,6 +44,12 @@ class Gathered(Tier):
             return self._evaluate(step, span, gathering)
         except Mixed:
             return ""
+        except Refused:
+            raise
+        except Exception as fault:  # ours; there is a slower tier that is right
+            if is_memory_error(fault):
+                raise
+            return f"no examples could be gathered: {type(fault).__name__}: {str(fault)[:120]}"
 
     def _evaluate(self, step: Step, span: Span, gathering: Gathering) -> Tensor:
         read = self._find_read(step, span, gathering)

@@ -104,7 +104,7 @@ def call_cat(node: Node, scene: Scene) -> Call:
         parts = [read.align(index, out.dim(), place) for index in refs]
         length = max(part.dim() for part in parts)
         wide = [part.reshape(*[1] * (length - part.dim()), *part.shape) for part in parts]
-        return (torch.cat([part.expand(*read.lead, *part.shape[2:]) for part in wide], own + 2),)
+        return (torch.cat([read.widen(part) for part in wide], own + 2),)
 
     def track(dim: int) -> Mapping[int, int]:
         if dim == own:

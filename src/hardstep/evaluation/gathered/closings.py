@@ -100,7 +100,7 @@ def call_loss(place: int) -> ApartRule:
             return node.func(*head, 0, *args[place + 1 :], **kwargs).double()  # type: ignore[no-any-return]
 
         def run(read: Reader) -> tuple[Tensor]:
-            each = loss(read.read) - loss(read.base)
+            each = loss(lambda index: read.widen(read.read(index))) - loss(read.base)
             count = operands[0].numel() if reduction == 1 else 1
             return (_finish(read, node, each, count),)
 

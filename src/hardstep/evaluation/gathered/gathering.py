@@ -140,6 +140,8 @@ class Gathering:
             return self.walk.base(self.walk.record.result).expand(num)
         left = {node.outputs for node in later}
         nodes = [node for node in self.nodes if node.outputs in left]
+        used = {index for node in nodes for index in node.inputs}
+        env = {index: change for index, change in env.items() if index in used}
         pairs = _find_pairs(reached)
         if pairs is None:
             found = self._run_rows(nodes, env, num)
@@ -203,7 +205,7 @@ class Gathering:
         large = [n for n, node in enumerate(nodes) if self._is_large(node)]
         middle = large[-1] + 1 if large else 0
         kept = {index for node in nodes[middle:] for index in node.inputs}
-        kept |= {index for node in self.after for index in node.inputs}
+        kept |= {index for node in self.after for index in node.inputs} | {self.walk.record.result}
         parts: list[Reader] = []
         for part in self._list_pieces(num) if middle else ():
             parts.append(self._begin(env, part))
@@ -213,8 +215,10 @@ class Gathering:
         return read
 
     def _is_large(self, node: Node) -> bool:
-        sizes = [self.walk.base(index).nbytes for index in node.outputs if index >= 0]
-        return max(sizes) > self.walk.largest / LARGE
+        """Whether an operation reads or makes large values of examples."""
+        values = [i for i in (*node.inputs, *node.outputs) if self.scene.places.get(i) is not None]
+        sizes = [self.walk.base(index).nbytes for index in values]
+        return max(sizes, default=0) > self.walk.largest / LARGE
 
     def _find_reached(self, env: Mapping[int, Change], later: list[Node], num: int) -> Tensor:
         """(candidates, examples) in which anything differs."""

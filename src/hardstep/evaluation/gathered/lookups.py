@@ -51,7 +51,7 @@ def call_rows(scene: Scene, table: int, at: int) -> Call:
         return (torch.where(here.reshape(*here.shape, *[1] * (new.dim() - here.dim())), new, found),)
 
     def reach(scene: Scene, column: Column) -> Tensor:
-        lifted = place.lift(scene.base(at), scene.num).flatten(1)
+        lifted = place.lift(scene.base(at), scene.num).reshape(scene.num, -1)
         occurs = occurrences(lifted, len(scene.base(table)))
         return occurs[column.unit]
 
@@ -87,7 +87,7 @@ def call_gather(node: Node, scene: Scene) -> Call:
         if read.pairs is not None and not read.is_changed(source) and own == 0 and depth == 2:
             return (_pick(read.lifts.of(source), read.pairs.example, read.read(at)),)
         values = [read.read(index) for index in (source, at)]
-        value, places = (v.expand(*read.lead, *v.shape[2:]) for v in values)
+        value, places = map(read.widen, values)
         return (value.gather(own + 2, places),)
 
     def track(dim: int) -> Mapping[int, int]:

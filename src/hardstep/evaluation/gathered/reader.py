@@ -65,6 +65,10 @@ class Reader:
             return self.num, self.scene.num
         return 1, len(self.pairs.example)
 
+    def widen(self, value: Tensor) -> Tensor:
+        """A value of examples for every candidate, though it may be the same for all."""
+        return value.expand(*self.lead, *value.shape[2:])
+
     def own_shape(self, index: int) -> list[int]:
         """The shape of what is needed of an example of the result."""
         shape = self.scene.shape(index)
