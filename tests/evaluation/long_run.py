@@ -1,7 +1,7 @@
 """The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
 
 Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
-from 1,000; every second one a network for pictures) over eight subspaces, proves every difference a
+from 1,000; every third one a network for pictures, every third one attention) over eight subspaces, proves every difference a
 tie, and prints what was counted.
 """
 
@@ -12,6 +12,7 @@ import torch
 
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sparse
 
+from . import random_attention
 from .random_models import draw
 from .random_pictures import draw_problem
 from .test_incremental import FAST, check_losses
@@ -26,6 +27,7 @@ SUBSPACES = (
     Sparse(1),
     LowRank(1),
 )
+DRAWS = (draw, lambda seed: (draw_problem(seed), ["pictures"]), random_attention.draw_problem)
 
 
 def main() -> None:
@@ -34,8 +36,8 @@ def main() -> None:
     first, count = (int(a) for a in (sys.argv[1:] + ["1000", "500"][len(sys.argv) - 1 :])[:2])
     notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     for seed in range(first, first + count):
-        problem, names = (draw_problem(seed), ["pictures"]) if seed % 2 else draw(seed)
-        subspace = SUBSPACES[seed // 2 % len(SUBSPACES)]
+        problem, names = DRAWS[seed % 3](seed)
+        subspace = SUBSPACES[seed // 3 % len(SUBSPACES)]
         evaluator, num_ties = check_losses(problem, names, subspace, torch.float64)
         ties += num_ties
         fast += FAST.issuperset(evaluator.notes.values())
@@ -45,7 +47,8 @@ def main() -> None:
     print(f"{fast} of {count} models wholly on a fast path ({fast / count:.0%})")
     print(
         f"of {sum(notes.values())} blocks of parameters {notes['fused']} were fused, "
-        f"{notes['events']} followed as events, {notes['incremental']} operation by operation, "
+        f"{notes['events']} followed as events, {notes['gathered']} gathered by example, "
+        f"{notes['incremental']} followed operation by operation, "
         f"{notes['fallback']} fell back"
     )
     for name, times in sorted(parts.items()):

@@ -68,6 +68,7 @@ class Memory:
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
+    remarks: dict[str, str] = field(default_factory=dict)  # on what was searched, by tensor
 
 
 @dataclass(frozen=True)

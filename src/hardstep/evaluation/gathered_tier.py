@@ -82,6 +82,7 @@ class Gathered(Tier):
     ) -> Tensor:
         """The losses of candidates that reach any example; the others are the base."""
         losses = step.base.expand(span.end - span.start).clone()
+        self._remember(step, span, read)
         each = step.candidates.offsets.shape[1] * step.candidates.offsets.shape[2]
         if span.start % each or span.end % each:
             some, places = step.candidates, torch.arange(span.end - span.start)
@@ -100,6 +101,15 @@ class Gathered(Tier):
             pieces += tile.evaluate(run, tile.end - tile.start)
         losses[places] = torch.cat(pieces)
         return losses
+
+    @staticmethod
+    def _remember(step: Step, span: Span, read: Tensor) -> None:
+        """Say how many of the rows of a table were searched."""
+        rows = step.candidates.changed_rows(span)
+        assert rows is not None
+        total, read_rows = len(rows.unique()), len(rows[read > 0].unique())
+        name = step.names(span)[0]
+        step.memory.remarks[name] = f"{name}: {read_rows:,} of {total:,} rows occur in the batch"
 
     def _tile_size(self, gathering: Gathering) -> int:
         """Candidates at once; pieces of them hold large values."""

@@ -81,6 +81,7 @@ class Incremental:
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
         self._cut = ""  # why there was no record in the last step
+        self._remarks: list[str] = []  # on what was searched in the last step
         self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
 
@@ -95,6 +96,7 @@ class Incremental:
         shares = self._share_time(" of the time")
         if self._cut:
             shares = f"{shares}; {self._cut}"
+        shares = "; ".join([shares, *self._remarks])
         fast = (*ON_RECORD, STREAMED)
         slow = [(names, why) for names, why in self.notes.items() if why not in fast]
         if not slow:
@@ -124,6 +126,7 @@ class Incremental:
         step = self._begin(candidates, problem)
         self._spent.clear()
         self._cut = step.reason if isinstance(step, Cut) else ""
+        self._remarks = []
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
             losses = self.fallback.losses(candidates, problem)
@@ -141,6 +144,7 @@ class Incremental:
             pieces.append(self._restore_digits(step, span, losses))
             self._spent[tier.taken] += time.perf_counter() - began
             self.notes[step.names(span)] = tier.name if tier.reads_record else reason
+        self._remarks = list(step.memory.remarks.values())
         return torch.cat(pieces)
 
     def _begin(self, candidates: Candidates, problem: Problem) -> Step | str:

@@ -114,6 +114,25 @@ def call_cat(node: Node, scene: Scene) -> Call:
     return Call([place], run, track)
 
 
+def call_padding(node: Node, scene: Scene) -> Call:
+    """The same number before and behind the numbers of one example."""
+    index, place = node.inputs[0], scene.places[node.inputs[0]]
+    behind = len(node.args[1]) // 2
+    if place is None or place.axis >= scene.base(index).dim() - behind:
+        raise Mixed(f"{node.name} works across examples")
+    length = len(scene.shape(index)) - behind
+
+    def run(read: Reader) -> tuple[Tensor]:
+        return (node.func(read.read(index), *node.args[1:]),)
+
+    def track(dim: int) -> Mapping[int, int]:
+        if dim >= length:
+            raise Mixed("padding of the dimension")
+        return {index: dim}
+
+    return Call([place], run, track)
+
+
 def call_layer_norm(node: Node, scene: Scene) -> Call:
     """Normalization of the last dimensions; candidates may change the scale and the shift."""
     source, sizes, weight, bias, eps = node.args[:5]

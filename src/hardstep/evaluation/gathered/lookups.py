@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.gathered.places import Mixed
+from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
 from hardstep.evaluation.incremental.along import find_dims
@@ -61,6 +61,39 @@ def call_rows(scene: Scene, table: int, at: int) -> Call:
         return {at: dim}
 
     return Call([place], run, track, reaches=reach)
+
+
+def call_bag(node: Node, scene: Scene) -> Call:
+    """Sums or means of rows of a table, the same number of rows for every example."""
+    table, at, offsets = (ref.index for ref in node.args[:3])
+    defaults = [False, 0, False, None, False, -1]
+    given = [*node.args[3:], *defaults[len(node.args) - 3 :]]
+    mode, weights, last, padding = given[1], *given[3:6]
+    place = scene.places[at]
+    if place is None or place.axis != 0 or place.outer != 1 or mode == 2 or last:
+        raise Mixed(f"{node.name} other than sums or means of one bag per example")
+    if weights is not None and scene.places[weights.index] != place:
+        raise Mixed(f"{node.name} with weights that are no example's")
+    starts = torch.arange(scene.num, device=scene.base(offsets).device) * place.inner
+    if not torch.equal(scene.base(offsets), starts):
+        raise Mixed(f"{node.name} of bags of different sizes")
+    rows = call_rows(scene, table, at)
+
+    def run(read: Reader) -> list[Tensor | None]:
+        (values,) = rows.run(read)
+        assert values is not None
+        places = read.read(at).reshape(*values.shape[:2], place.inner)
+        values = values.reshape(*places.shape, -1)
+        counts = (places != padding).unsqueeze(-1)
+        values = values * counts
+        if weights is not None:
+            values = values * read.read(weights.index).reshape(*places.shape[:2], -1, 1)
+        total = values.sum(dim=2)
+        if mode == 1:
+            total = total / counts.sum(dim=2).clamp_min(1)
+        return [total, None, None, None]
+
+    return Call([Place(0), None, None, None], run, reaches=rows.reaches)
 
 
 def occurrences(places: Tensor, num: int) -> Tensor:

@@ -256,6 +256,7 @@ def differing_examples(scene: Scene, index: int, column: Column) -> Tensor:
     base = slices_of(scene.base(index), column.axis, column.unit)
     place = scene.places[index]
     assert place is not None
+    place.check_dim(column.axis, "a changed parameter")
     at = 1 + place.axis - (column.axis < place.axis)
     differs = column.slices != base
     shape = differs.shape

@@ -24,7 +24,7 @@ from hardstep.evaluation.fused.stacks import read_part
 from hardstep.evaluation.fused.tables import FirstPerExample, Matrix, PerExample, Replaced, Weight
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
 from hardstep.evaluation.gathered.along import call_along
-from hardstep.evaluation.gathered.lookups import call_embedding, call_gather, call_index
+from hardstep.evaluation.gathered.lookups import call_bag, call_embedding, call_gather, call_index
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
@@ -240,5 +240,7 @@ OPERATORS = (
         apart=call_along,
         events=follow_move,
     ),
+    Operator("_embedding_bag_forward_only", apart=call_bag),
+    Operator("_embedding_bag", apart=call_bag),
     Operator("embedding", examples=run_apart(always, table=1), apart=call_embedding),
 )

@@ -7,7 +7,7 @@ _NAMES = """
     empty_like zeros_like ones_like full_like rand_like randn_like randint_like
     new_zeros new_ones new_empty new_full zero
 """
-_DRAWN = "bernoulli uniform normal"  # random numbers in place of the argument's
+_DRAWN = "bernoulli bernoulli_ uniform_ normal_"  # random numbers in place of the argument's
 OPERATORS = (
     *(Operator(name, shape_only=True, apart=call_alike) for name in _NAMES.split()),
     *(Operator(name, apart=call_alike) for name in _DRAWN.split()),
