@@ -25,6 +25,10 @@ class Network:
         must: How many times faster than a forward pass a probe has to be; 0 where none is set.
         aim: The same, hoped for.
         training: Whether batch norm uses the statistics of the batch.
+        reads: What is put in, pictures or words.
+        searched: The tensors whose names begin so are searched; all, if nothing is said.
+        left_out: And those whose names begin so are not.
+        trained: Steps of the default settings before anything is timed.
     """
 
     name: str
@@ -34,6 +38,10 @@ class Network:
     must: float
     aim: float
     training: bool = False
+    reads: str = "pictures"
+    searched: str = ""
+    left_out: str = "-"
+    trained: int = TRAINED
 
 
 NETWORKS = (
@@ -44,5 +52,29 @@ NETWORKS = (
     Network("binary-5-train", "the same with 5, batch statistics", "binary-5", 9_706, 0, 0, True),
     Network("lenet", "LeNet-5, INT8", "lenet", 61_706, 50, 120),
     Network("separable", "depthwise-separable CNN, INT8", "separable", 22_474, 3, 8),
+    Network("attention-argmax", "attention block, argmax", "attention-argmax", 37_770, 4, 8),
+    Network("attention-softmax", "the same with softmax", "attention-softmax", 37_770, 2, 4),
+    Network(
+        "transformer",
+        "the paper's transformer, all but the words",
+        "transformer",
+        4_188_546,
+        3,
+        6,
+        reads="words",
+        left_out="embedding",
+        trained=1,
+    ),
+    Network(
+        "transformer-words",
+        "its words that occur in the batch",
+        "transformer",
+        4_188_546,
+        15,
+        30,
+        reads="words",
+        searched="embedding",
+        trained=1,
+    ),
 )
 BY_NAME = {row.name: row for row in NETWORKS}

@@ -5,6 +5,8 @@
     lenet       LeNet-5 with weights and activations in eight bits
     separable   a depthwise-separable network of the size used for keyword spotting, in eight bits
 
+Those of tokens are in `token_networks`.
+
 They are written as one writes them, with nothing that would help an evaluator. A network whose
 units never change costs an evaluator nothing, so every hard activation is a module, and
 `network_activity` watches these.
@@ -20,6 +22,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from benchmarks.step.token_networks import Attention, Transformer
 
 SIDE, CLASSES = 28, 10
 ROOM = 2.0  # how far eight-bit numbers reach beyond the largest of the first network
@@ -196,13 +200,17 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "binary-9": lambda: binary_resnet(9),
     "lenet": lenet,
     "separable": separable,
+    "attention-argmax": lambda: Attention(hard=True),
+    "attention-softmax": lambda: Attention(hard=False),
+    "transformer": Transformer,
 }
 
 
-def build(name: str, pictures: Tensor, seed: int = 0) -> nn.Module:
+def build(name: str, inputs: Tensor, seed: int = 0) -> nn.Module:
     """A network with its first weights, in evaluation mode.
 
-    Pictures (n, 1, 28, 28) fix the statistics of batch norm and the scales of activations.
+    Inputs, such as pictures (n, 1, 28, 28), fix the statistics of batch norm and the scales of
+    activations.
     """
     torch.manual_seed(seed)
     model = NETWORKS[name]()
@@ -215,7 +223,7 @@ def build(name: str, pictures: Tensor, seed: int = 0) -> nn.Module:
         if isinstance(layer, EightBits)
     ]
     with torch.no_grad():
-        model.train()(pictures)
+        model.train()(inputs)
     for handle in handles:
         handle.remove()
     for layer in norms:

@@ -1,8 +1,8 @@
 """The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
 
 Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
-from 1,000; every third one a network for pictures, every third one attention) over eight subspaces, proves every difference a
-tie, and prints what was counted.
+from 1,000; every third one a network for pictures, every third one of attention) over eight
+subspaces, proves every difference a tie, and prints what was counted.
 """
 
 import collections

@@ -40,7 +40,11 @@ class Fused(nn.Module):
 
     def __init__(self, width: int, causal: bool) -> None:
         super().__init__()
-        self.qkv, self.out, self.causal = nn.Linear(width, 3 * width), nn.Linear(width, width), causal
+        self.qkv, self.out, self.causal = (
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+            causal,
+        )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.qkv(x).chunk(3, dim=-1)
@@ -116,7 +120,9 @@ class RandomNetwork(nn.Module):
         padding = draw.choice([None, 0])
         self.embed = nn.Embedding(WORDS, width, padding) if self.words else nn.Linear(2, width)
         self.position = nn.Parameter(torch.randn(self.tokens, width))
-        self.token = nn.Parameter(torch.randn(1, 1, width)) if self.ending == "class token" else None
+        self.token = (
+            nn.Parameter(torch.randn(1, 1, width)) if self.ending == "class token" else None
+        )
         self.readout = nn.Linear(width, CLASSES) if self.ending != "tied" else None
 
     def forward(self, x: Tensor) -> Tensor:

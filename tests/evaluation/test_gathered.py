@@ -13,13 +13,14 @@ from hardstep.subspaces import LayerWise, RowWise
 from . import random_attention
 from .test_incremental import FAST, check_losses, compare
 
-SEEDS = range(16)
+# The fewest that draw every kind of attention and every ending twice, and one with one example.
+SEEDS = (0, 2, 3, 5, 6, 11, 12, 18, 24, 25, 26, 34, 35, 38, 47)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_attention_gets_the_losses_of_plain_forward_passes(seed):
     problem, names = random_attention.draw_problem(seed)
-    subspace = LayerWise(1) if seed % 8 == 7 else RowWise(1)
+    subspace = LayerWise(1) if seed == 38 else RowWise(1)
     evaluator, _ = check_losses(problem, names, subspace, torch.float64)
     assert set(evaluator.notes.values()) <= FAST, names
 
@@ -70,7 +71,11 @@ def test_the_candidates_of_rows_that_no_example_reads_have_the_base_loss():
     problem = pose_words()
     candidates, found, wrong, _ = compare(problem, RowWise(1), torch.float64)
     base = problem.run(candidates.base, {}, candidates.seed)
-    (span, *_) = [s for s in candidates.spans() if candidates.subspace.blocks[s.block].names[0] == "embed.weight"]
+    (span, *_) = [
+        s
+        for s in candidates.spans()
+        if candidates.subspace.blocks[s.block].names[0] == "embed.weight"
+    ]
     rows = candidates.changed_rows(span)
     same = found[span.start : span.end] == base
     assert not wrong
@@ -78,7 +83,9 @@ def test_the_candidates_of_rows_that_no_example_reads_have_the_base_loss():
     assert not same[rows == 1].any()  # a word of every example
 
 
-@pytest.mark.parametrize("words", [SEEN[:, :1], SEEN[:1], SEEN[:1, :1]], ids=["token", "example", "both"])
+@pytest.mark.parametrize(
+    "words", [SEEN[:, :1], SEEN[:1], SEEN[:1, :1]], ids=["token", "example", "both"]
+)
 def test_one_token_and_one_example(words):
     check_words(pose_words(words))
 
@@ -90,12 +97,14 @@ def test_tied_words_are_exact():
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 0])
 def test_bags_of_words(mode, padding):
-    problem = pose_words(embed=lambda: nn.EmbeddingBag(WORDS, WIDTH, mode=mode, padding_idx=padding))
+    problem = pose_words(
+        embed=lambda: nn.EmbeddingBag(WORDS, WIDTH, mode=mode, padding_idx=padding)
+    )
     check_words(problem, tier="incremental" if mode == "max" else "gathered")
 
 
 def test_losses_do_not_depend_on_how_many_candidates_run_together(monkeypatch):
-    problem, _ = random_attention.draw_problem(2, torch.float32)
+    problem, _ = random_attention.draw_problem(12, torch.float32)
     _, whole, _, evaluator = compare(problem, RowWise(1), torch.float32)
     assert "gathered" in evaluator.notes.values()
     monkeypatch.setattr(gathering, "PIECE_BYTES", 1)

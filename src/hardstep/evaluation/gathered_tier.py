@@ -13,7 +13,7 @@ from torch import Tensor
 from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
-from hardstep.evaluation.gathered import Gathering, Mixed, Scene
+from hardstep.evaluation.gathered import Gathering, Mixed, Plan, Scene
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
@@ -38,7 +38,7 @@ class Gathered(Tier):
         if types & HALVES or isinstance(step.scene, str):
             return ""
         try:
-            gathering = Gathering(Walk(step.slice(span), REGISTRY), step.scene, step.lifts)
+            gathering = _gather(step, span, step.scene)
             if not _is_for(gathering, step.scene):
                 return ""
             return self._evaluate(step, span, gathering)
@@ -56,7 +56,7 @@ class Gathered(Tier):
         if read is not None:
             return self._evaluate_some(step, span, gathering, read)
         run = partial(gathering.losses, step.candidates)
-        return torch.cat(span.evaluate(run, self._tile_size(gathering)))
+        return torch.cat(span.evaluate(run, TILE))
 
     def _find_read(self, step: Step, span: Span, gathering: Gathering) -> Tensor | None:
         """How many examples each candidate reaches, if it changes nothing but rows of tables."""
@@ -65,7 +65,7 @@ class Gathered(Tier):
             return None
         sources = [step.record.sources[name] for name in step.names(span)]
         total: Tensor | None = None
-        for node in gathering.nodes:
+        for node in gathering.plan.nodes:
             if not set(node.inputs) & set(sources):
                 continue
             call = step.scene.calls.get(node.outputs[0])  # type: ignore[union-attr]
@@ -77,9 +77,7 @@ class Gathered(Tier):
             total = found if total is None else total | found
         return None if total is None else total.sum(dim=1)[units]
 
-    def _evaluate_some(
-        self, step: Step, span: Span, gathering: Gathering, read: Tensor
-    ) -> Tensor:
+    def _evaluate_some(self, step: Step, span: Span, gathering: Gathering, read: Tensor) -> Tensor:
         """The losses of candidates that reach any example; the others are the base."""
         losses = step.base.expand(span.end - span.start).clone()
         self._remember(step, span, read)
@@ -107,28 +105,26 @@ class Gathered(Tier):
         """Say how many of the rows of a table were searched."""
         rows = step.candidates.changed_rows(span)
         assert rows is not None
-        total, read_rows = len(rows.unique()), len(rows[read > 0].unique())
+        total, read_rows = (len(torch.unique(some)) for some in (rows, rows[read > 0]))
         name = step.names(span)[0]
         step.memory.remarks[name] = f"{name}: {read_rows:,} of {total:,} rows occur in the batch"
 
-    def _tile_size(self, gathering: Gathering) -> int:
-        """Candidates at once; pieces of them hold large values."""
-        del gathering
-        return TILE
-
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
-        assert isinstance(step.scene, Scene)
-        gathering = Gathering(Walk(step.slice(span), REGISTRY), step.scene, step.lifts)
-        return TierReport(GATHERED, reason, self._tile_size(gathering), Cost())
+        return TierReport(GATHERED, reason, TILE, Cost())
+
+
+def _gather(step: Step, span: Span, scene: Scene) -> Gathering:
+    walk = Walk(step.slice(span), REGISTRY)
+    return Gathering(walk, Plan(walk, scene, REGISTRY), step.lifts)
 
 
 def _is_for(gathering: Gathering, scene: Scene) -> bool:
     """Whether examples have tokens, or are chosen by a table."""
-    calls = [scene.calls.get(node.outputs[0]) for node in gathering.nodes]
+    calls = [scene.calls.get(node.outputs[0]) for node in gathering.plan.nodes]
     if any(call is not None and call.reaches is not None for call in calls):
         return True
-    outputs = [index for node in gathering.nodes for index in node.outputs]
+    outputs = [index for node in gathering.plan.nodes for index in node.outputs]
     return any(scene.places[i] is not None and len(scene.shape(i)) > 1 for i in outputs)
 
 

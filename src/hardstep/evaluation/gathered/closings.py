@@ -68,7 +68,8 @@ def call_nll(node: Node, scene: Scene) -> Call:
         def loss(values: Tensor) -> Tensor:
             chosen = labels.expand(values.shape[:-1]).reshape(-1)
             flat = values.reshape(-1, values.shape[-1])
-            return one(flat, chosen, scaled, 0, ignore)[0].double().reshape(values.shape[:-1])
+            each: Tensor = one(flat, chosen, scaled, 0, ignore)[0]
+            return each.double().reshape(values.shape[:-1])
 
         counted = read.scene.base(node.outputs[1])
         divisor = counted.double() if reduction == 1 else 1

@@ -48,7 +48,9 @@ def call_rows(scene: Scene, table: int, at: int) -> Call:
         unit, rows = read.by_candidate(change.unit), read.by_candidate(change.slices)
         here = count == unit.reshape(*unit.shape, *[1] * (places.dim() - 2))
         new = rows.reshape(*rows.shape[:2], *[1] * (places.dim() - 2), *rows.shape[2:])
-        return (torch.where(here.reshape(*here.shape, *[1] * (new.dim() - here.dim())), new, found),)
+        return (
+            torch.where(here.reshape(*here.shape, *[1] * (new.dim() - here.dim())), new, found),
+        )
 
     def reach(scene: Scene, column: Column) -> Tensor:
         lifted = place.lift(scene.base(at), scene.num).reshape(scene.num, -1)
@@ -129,7 +131,6 @@ def call_gather(node: Node, scene: Scene) -> Call:
         return {at: dim} if dim == own else {source: dim, at: dim}
 
     return Call([place], run, track)
-
 
 
 def _pick(table: Tensor, example: Tensor, places: Tensor) -> Tensor:

@@ -56,9 +56,7 @@ def _multiply(read: Reader, value: Tensor, right: int, bias: int | None) -> Tens
     """One product for all candidates, with the base's W."""
     matrix = read.scene.base(right)
     flat = value.reshape(-1, value.shape[-1])
-    if bias is None:
-        result = flat @ matrix
-    elif read.is_changed(bias):
+    if bias is None or read.is_changed(bias):
         result = flat @ matrix
     else:
         result = torch.addmm(read.scene.base(bias), flat, matrix)

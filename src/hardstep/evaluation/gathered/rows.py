@@ -1,4 +1,4 @@
-"""Behind a hard choice few tokens differ from the base: only these run on, as far as tokens stay apart.
+"""Behind a hard choice few tokens differ from the base: only these run on while they stay apart.
 
 A *row* is an index of a dimension of one example of one candidate.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader
-from hardstep.evaluation.gathered.scene import Call, Cut, Scene
+from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
 from hardstep.evaluation.trace.record import Node
 
 FEW = 0.5  # up to this share of changed rows, only these are computed
@@ -72,7 +72,7 @@ def _follow(
             break
         dims.update(dict.fromkeys(node.outputs, found))
         end += 1
-    inside = {i for node in nodes[number : end] for i in node.outputs}
+    inside = {i for node in nodes[number:end] for i in node.outputs}
     leaving = {i for node in nodes[end:] for i in node.inputs if i in inside}
     return Region(choice, number + 1, end, dims, tuple(sorted(leaving)))
 
@@ -122,9 +122,7 @@ def find_rows(values: Tensor, base: Tensor, dim: int) -> Tensor:
     return differs.flatten(3).any(dim=3) if differs.dim() > 3 else differs
 
 
-def put_back(
-    read: RowReader, region: Region, lifts: Lifts
-) -> tuple[Pairs, dict[int, Tensor]]:
+def put_back(read: RowReader, region: Region, lifts: Lifts) -> tuple[Pairs, dict[int, Tensor]]:
     """Whole examples from rows, for what leaves a region."""
     assert read.pairs is not None
     num = lifts.scene.num
@@ -141,11 +139,17 @@ def put_back(
     return pairs, values
 
 
-def plan_parts(scene: Scene, nodes: Sequence[Node], dims: Mapping[int, int]) -> dict[int, tuple[Mapping[int, Cut], Cut]]:
+def take_rows(values: Tensor, at: Tensor, dim: int) -> Tensor:
+    """Of (candidates, examples, …), the rows at places (3, rows)."""
+    candidate, example, index = at
+    return values.movedim(2 + dim, 2)[candidate, example, index].unsqueeze(1 + dim)
+
+
+def plan_rows(scene: Scene, nodes: Sequence[Node], region: Region) -> Mapping[int, Part]:
     """What each node of a region reads and makes, by its first result."""
-    parts = {}
-    for node in nodes:
-        call, out = scene.calls[node.outputs[0]], dims[node.outputs[0]]
+    parts: dict[int, Part] = {}
+    for node in nodes[region.before : region.end]:
+        call, out = scene.calls[node.outputs[0]], region.dims[node.outputs[0]]
         assert call.tracks is not None
         asked = {index: Cut(dim, 0, 1) for index, dim in call.tracks(out).items()}
         parts[node.outputs[0]] = asked, Cut(out, 0, 1)

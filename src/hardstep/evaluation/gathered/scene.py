@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.trace.record import Node, Record
 
-if TYPE_CHECKING:
-    from hardstep.evaluation.gathered.reader import Reader
 
 class Cut(NamedTuple):
     """The part of a dimension of one example that is needed."""
@@ -24,7 +22,8 @@ class Cut(NamedTuple):
     length: int
 
 
-Run = Callable[["Reader"], Sequence[Tensor | None]]
+Part = tuple[Mapping[int, Cut], Cut | None]  # what is needed of arguments and of a result
+Run = Callable[[Any], Sequence[Tensor | None]]  # reads its arguments from a `Reader`
 # Of a dimension of the first result's examples: the dimension of each argument that has it, if
 # what stands at an index there depends only on what stands at that index.
 Tracks = Callable[[int], Mapping[int, int]]

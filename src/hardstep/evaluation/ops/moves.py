@@ -63,7 +63,13 @@ def _follow_padding(planner: Planner, node: Node) -> None:
 
 def _shuffled(name: str) -> Operator:
     """Numbers in another order along a dimension."""
-    return Operator(name, column=carry_beside, examples=run_apart(along_dims()), apart=call_along, events=follow_move)
+    return Operator(
+        name,
+        column=carry_beside,
+        examples=run_apart(along_dims()),
+        apart=call_along,
+        events=follow_move,
+    )
 
 
 OPERATORS = (

@@ -148,9 +148,7 @@ def _start_select(node: Node, size: int, sizes: list[int]) -> tuple[list[int], i
     return [node.args[2] % size], 1
 
 
-def _part(
-    name: str, column: ColumnRule, takes: _Takes, apart: ApartRule = call_along
-) -> Operator:
+def _part(name: str, column: ColumnRule, takes: _Takes, apart: ApartRule = call_along) -> Operator:
     return Operator(
         name,
         column=column,
