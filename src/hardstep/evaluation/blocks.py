@@ -2,6 +2,7 @@
 
     fused        the slice of the record that the block reaches, compiled into one kernel
     events       the same, following single numbers that differ, through convolutions and time
+    gathered     changed examples of many candidates in one batch: attention, embeddings
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them

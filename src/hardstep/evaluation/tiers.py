@@ -4,16 +4,17 @@ Per step: record one base forward pass. Per block of parameters, the first of th
 
     fused        the slice of the record that the block reaches, compiled into one kernel
     events       the same, following single numbers that differ, through convolutions and time
+    gathered     changed examples of many candidates in one batch: attention, embeddings
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
 
-Where the record does not fit into memory, one tier stands for the first three:
+Where the record does not fit into memory, one tier stands for the first four:
 
     streamed     changes carried along with forward passes of which nothing is kept
 
 A tier that does not evaluate a block says why, and the next one is tried. The first losses that a
-block gets from one of the first three are compared with those of plain forward passes; should they
+block gets from one of the first four are compared with those of plain forward passes; should they
 differ, the tier is not used for that block again.
 
 `notes` says which tier a block took, or why it took a slow one, and `note` how the time of a step
