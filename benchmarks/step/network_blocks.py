@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from hardstep.evaluation import Incremental, tiers
+from hardstep.evaluation import tiers
 from hardstep.evaluation.events import EventKernel
 from hardstep.evaluation.explain import OperationCounter
+from hardstep.evaluation.opened import OpenStep
 
 RECORDING = -1  # the recorded forward pass, in place of a block's number
 PER_LANE = 2  # operations: a number is multiplied and added
@@ -19,9 +20,9 @@ PER_LANE = 2  # operations: a number is multiplied and added
 def timed_blocks() -> Iterator[dict[int, dict[str, float]]]:
     """Fills in the seconds that the blocks of a step take, and its recorded forward pass."""
     spent: dict[int, dict[str, float]] = {}
-    evaluate, record = Incremental._evaluate, tiers.record
+    evaluate, record = OpenStep.evaluate, tiers.record
     with (
-        patch.object(Incremental, "_evaluate", _timing(evaluate, spent, lambda given: given[2])),
+        patch.object(OpenStep, "evaluate", _timing(evaluate, spent, lambda given: given[1])),
         patch.object(tiers, "record", _timing(record, spent, lambda _: None)),
     ):
         yield spent
@@ -51,11 +52,11 @@ def counted_operations() -> Iterator[dict[int, float]]:
     totals: dict[int, float] = defaultdict(float)
     candidates: dict[int, int] = defaultdict(int)
     mean: dict[int, float] = {}
-    evaluate, run = Incremental._evaluate, EventKernel.run
+    evaluate, run = OpenStep.evaluate, EventKernel.run
 
-    def counted(evaluator: Incremental, step: Any, span: Any) -> Any:
+    def counted(step: OpenStep, span: Any, *given: Any) -> Any:
         with OperationCounter() as counter:
-            result = evaluate(evaluator, step, span)
+            result = evaluate(step, span, *given)
         totals[span.block] += counter.cost.operations
         return result
 
@@ -66,7 +67,7 @@ def counted_operations() -> Iterator[dict[int, float]]:
         return found
 
     with (
-        patch.object(Incremental, "_evaluate", counted),
+        patch.object(OpenStep, "evaluate", counted),
         patch.object(EventKernel, "run", counted_run),
     ):
         yield mean

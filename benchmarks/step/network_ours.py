@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.step import batches, limits, network_activity, networks
-from benchmarks.step.batches import labeled, origin
+from benchmarks.step import batches, limits, network_activity, networks, token_networks
+from benchmarks.step.batches import READ, origin
 from benchmarks.step.network_blocks import RECORDING, counted_operations, timed_blocks
 from benchmarks.step.network_rows import (
     BATCH,
@@ -65,7 +65,7 @@ class Ours:
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "pictures": origin(),
             "probes": self.optimizer.evaluations_per_step,
-            "active": network_activity.measure(self.model, labeled(FIRST + TRAINED, BATCH)[0]),
+            "active": network_activity.measure(self.model, self._batch(FIRST + TRAINED)[0]),
             "versions": versions(),
         }
 
@@ -73,8 +73,8 @@ class Ours:
         """Take the ten steps and keep the weights; returns the seconds."""
         optimizer = _optimizer(self.model)
         with timed() as taken:
-            for step in range(TRAINED):
-                optimizer.step(*labeled(FIRST + step, BATCH), self.loss_fn)
+            for step in range(self.row.trained):
+                optimizer.step(*self._batch(FIRST + step), self.loss_fn)
         weights.parent.mkdir(parents=True, exist_ok=True)
         unfinished = weights.with_suffix(".partial")
         torch.save(self.model.state_dict(), unfinished)
@@ -100,7 +100,16 @@ class Ours:
             loss = self.optimizer.step(*data, self.loss_fn)
         named = {self._names(block): clocks for block, clocks in blocks.items()}
         note = str(getattr(self.optimizer.evaluator, "note", ""))
-        return {**taken, "loss": loss, "blocks": named, "path": note}
+        probes = self._count_probes(data[0])
+        return {**taken, "loss": loss, "blocks": named, "path": note, "probes": probes}
+
+    def _count_probes(self, inputs: Tensor) -> int:
+        """Of a step; of a table's rows, those that occur in the batch."""
+        total = self.optimizer.evaluations_per_step
+        if self.row.searched != "embedding":
+            return total
+        rows = self.model.get_submodule("embedding").num_embeddings
+        return total * len(inputs.unique()) // int(rows)  # type: ignore[call-overload]
 
     def explain(self, seed: int) -> dict[str, Any]:
         """Tier, reason and operations of every block, and of a forward pass.
@@ -109,7 +118,7 @@ class Ours:
         """
         table = self.optimizer.explain(*self._restore(seed), self.loss_fn)
         with counted_operations() as counted:
-            self.optimizer.evaluate(self.optimizer.propose(), *labeled(seed, BATCH), self.loss_fn)
+            self.optimizer.evaluate(self.optimizer.propose(), *self._batch(seed), self.loss_fn)
         blocks: dict[str, dict[str, Any]] = {}
         for one in table.parameters:
             known = {
@@ -143,7 +152,10 @@ class Ours:
     def _restore(self, seed: int) -> tuple[Tensor, Tensor]:
         """Put the weights back; a batch."""
         self.model.load_state_dict(self.initial)
-        return labeled(seed, BATCH)
+        return self._batch(seed)
+
+    def _batch(self, seed: int) -> tuple[Tensor, Tensor]:
+        return READ[self.row.reads](seed, BATCH)
 
     def _partly(self, share: float, data: tuple[Tensor, Tensor]) -> dict[str, float]:
         proposal = thinned(self.optimizer.propose(), share)
@@ -160,7 +172,10 @@ class Ours:
 
 def build(row: Network) -> nn.Module:
     """A row's network before its ten steps."""
-    model = networks.build(row.network, labeled(FIRST - 1, CALIBRATION)[0])
+    model = networks.build(row.network, READ[row.reads](FIRST - 1, CALIBRATION)[0])
+    for name, parameter in model.named_parameters():
+        searched = name.startswith(row.searched) and not name.startswith(row.left_out)
+        parameter.requires_grad_(searched)
     return model.train(row.training)
 
 
@@ -180,7 +195,7 @@ def _check_defaults(settings: Settings) -> None:
 def _digest() -> str:
     """Of what the weights after ten steps depend on, beside what our tests keep as it is."""
     digest = hashlib.sha256(f"{Settings()} {RANK} {TRAINED} {FIRST} {BATCH} {origin()}".encode())
-    for module in (networks, batches):
+    for module in (networks, token_networks, batches):
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()[:12]
 

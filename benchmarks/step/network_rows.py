@@ -25,6 +25,10 @@ class Network:
         must: How many times faster than a forward pass a probe has to be; 0 where none is set.
         aim: The same, hoped for.
         training: Whether batch norm uses the statistics of the batch.
+        reads: What is put in, pictures or words.
+        searched: The tensors whose names begin so are searched; all, if nothing is said.
+        left_out: And those whose names begin so are not.
+        trained: Steps of the default settings before anything is timed.
     """
 
     name: str
@@ -34,6 +38,10 @@ class Network:
     must: float
     aim: float
     training: bool = False
+    reads: str = "pictures"
+    searched: str = ""
+    left_out: str = "-"
+    trained: int = TRAINED
 
 
 NETWORKS = (
@@ -48,5 +56,29 @@ NETWORKS = (
     Network("lstm-96", "LSTM, 96 time steps", "lstm-96", 19_594, 2.5, 4),
     Network("gru-28", "GRU, 28 time steps", "gru-28", 18_698, 2.5, 4),
     Network("gru-96", "GRU, 96 time steps", "gru-96", 14_858, 2.5, 4),
+    Network("attention-argmax", "attention block, argmax", "attention-argmax", 37_770, 4, 8),
+    Network("attention-softmax", "the same with softmax", "attention-softmax", 37_770, 2, 4),
+    Network(
+        "transformer",
+        "the paper's transformer, all but the words",
+        "transformer",
+        4_188_546,
+        3,
+        6,
+        reads="words",
+        left_out="embedding",
+        trained=1,
+    ),
+    Network(
+        "transformer-words",
+        "its words that occur in the batch",
+        "transformer",
+        4_188_546,
+        15,
+        30,
+        reads="words",
+        searched="embedding",
+        trained=1,
+    ),
 )
 BY_NAME = {row.name: row for row in NETWORKS}

@@ -64,6 +64,7 @@ def _theirs(row: Network, plan: Plan, weights: str, seed: int, known: Record | N
 def derive(row: Network, record: Record) -> Record:
     """Medians and figures beside the raw numbers."""
     ours, theirs, explained = record["ours"], record["theirs"], record["explained"]
+    ours["probes"] = round(median(step.get("probes", ours["probes"]) for step in ours["steps"]))
     ours["median"] = {clock: medians(ours["steps"], clock) for clock in CLOCKS}
     ours["forward"] = {clock: medians(ours["forwards"], clock) for clock in CLOCKS}
     ours["figure"] = {
@@ -74,6 +75,7 @@ def derive(row: Network, record: Record) -> Record:
     for name, block in explained["blocks"].items():
         block |= _block_medians(ours["steps"], name)
         if "wall" in block:
+            block["probes"] = min(block["probes"], ours["probes"])
             forwards = block["probes"] / block["wall"]
             block["figure"] = {
                 clock: ours["forward"][clock] * block["probes"] / block[clock] for clock in CLOCKS

@@ -19,7 +19,7 @@ from polystep import HybridSubspace, ParamLayout, PolyStepOptimizer
 from torch import Tensor, nn
 
 from benchmarks.step import networks
-from benchmarks.step.batches import labeled
+from benchmarks.step.batches import READ
 from benchmarks.step.network_rows import (
     BATCH,
     BY_NAME,
@@ -89,7 +89,7 @@ class Theirs:
 
     def step(self, seed: int, seconds: float) -> dict[str, Any]:
         """A step, or, where it takes longer than these seconds, what it would take."""
-        data = labeled(seed, BATCH)
+        data = READ[self.row.reads](seed, BATCH)
         whole = self._search(self.model, data, seconds)
         if whole["ended"]:
             return {**whole["timed"], "probes": whole["probes"], "share": 1.0}

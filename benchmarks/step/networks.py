@@ -6,6 +6,8 @@
     separable   a depthwise-separable network of the size used for keyword spotting, in eight bits
     recurrent   an LSTM or a GRU of torch's, which reads a picture line by line
 
+Those of tokens are in `token_networks`.
+
 They are written as one writes them, with nothing that would help an evaluator. A network whose
 units never change costs an evaluator nothing, so every hard activation is a module, and
 `network_activity` watches these.
@@ -21,6 +23,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from benchmarks.step.token_networks import Attention, Transformer
 
 SIDE, CLASSES = 28, 10
 ROOM = 2.0  # how far eight-bit numbers reach beyond the largest of the first network
@@ -217,13 +221,17 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "lstm-96": lambda: Recurrent(nn.LSTM, 96),
     "gru-28": lambda: Recurrent(nn.GRU, 28),
     "gru-96": lambda: Recurrent(nn.GRU, 96),
+    "attention-argmax": lambda: Attention(hard=True),
+    "attention-softmax": lambda: Attention(hard=False),
+    "transformer": Transformer,
 }
 
 
-def build(name: str, pictures: Tensor, seed: int = 0) -> nn.Module:
+def build(name: str, inputs: Tensor, seed: int = 0) -> nn.Module:
     """A network with its first weights, in evaluation mode.
 
-    Pictures (n, 1, 28, 28) fix the statistics of batch norm and the scales of activations.
+    Inputs, such as pictures (n, 1, 28, 28), fix the statistics of batch norm and the scales of
+    activations.
     """
     torch.manual_seed(seed)
     model = NETWORKS[name]()
@@ -236,7 +244,7 @@ def build(name: str, pictures: Tensor, seed: int = 0) -> nn.Module:
         if isinstance(layer, EightBits)
     ]
     with torch.no_grad():
-        model.train()(pictures)
+        model.train()(inputs)
     for handle in handles:
         handle.remove()
     for layer in norms:

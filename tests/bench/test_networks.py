@@ -13,6 +13,7 @@ from benchmarks.step import (
     network_blocks,
     network_runs,
     networks,
+    token_networks,
 )
 from benchmarks.step import network_report as report
 from benchmarks.step.network_rows import BY_NAME, NETWORKS
@@ -33,22 +34,31 @@ def drawn(monkeypatch):
 
 
 def test_the_networks_import_nothing_but_torch():
-    tree = ast.parse(Path(networks.__file__).read_text())
-    named = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
-    named += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
-    assert {name.split(".")[0] for name in named} == {"collections", "torch", "typing"}
+    trees = [ast.parse(Path(one.__file__).read_text()) for one in (networks, token_networks)]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = [n.module for n in nodes if isinstance(n, ast.ImportFrom)]
+    named += [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    assert {name.split(".")[0] for name in named} == {
+        "benchmarks",
+        "collections",
+        "torch",
+        "typing",
+    }
+    assert {name for name in named if name.startswith("b")} == {token_networks.__name__}
 
 
 @pytest.mark.parametrize("name", [row.name for row in NETWORKS])
 def test_every_network_has_the_size_of_its_row_and_is_alive(name, drawn):
     row = BY_NAME[name]
-    model = networks.build(row.network, drawn)
+    inputs = drawn if row.reads == "pictures" else batches.READ[row.reads](0, 4)[0]
+    model = networks.build(row.network, inputs)
     assert sum(parameter.numel() for parameter in model.parameters()) == row.parameters
     assert not model.training
-    shares = network_activity.measure(model, drawn)
+    shares = network_activity.measure(model, inputs)
     hard = [layer for layer in model.modules() if isinstance(layer, network_activity.HARD)]
     assert len(shares) == len(hard)
-    assert len(hard) >= 3 or name.startswith(("lstm", "gru"))  # these have no hard values
+    smooth = ("lstm", "gru", "attention", "transformer")  # these have few hard values
+    assert len(hard) >= 3 or name.startswith(smooth)
     for share in shares.values():
         assert share["units"] > 0.5
         assert 0.01 < share["positive"] < 0.9
@@ -217,3 +227,11 @@ def test_rows_beside_an_older_commit_take_turns():
     assert asked == [
         ("older", 0), ("newer", 0), ("newer", 1), ("older", 1), ("older", 2), ("newer", 2),
     ]  # fmt: skip
+
+
+def test_drawn_words_are_as_rare_as_words_are_and_end_in_zeros(drawn):
+    words, labels = batches.read_words(0, 64)
+    assert words.shape == (64, token_networks.TOKENS - 1)
+    assert 300 < len(words.unique()) < 2000
+    assert ((words[:, 1:] > 0) <= (words[:, :-1] > 0)).all()
+    assert 10 < int(labels.sum()) < 54

@@ -1,17 +1,19 @@
 """The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
 
 Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
-from 1,000; in turn of ordinary layers, a network for pictures, a recurrent one) over eight
-subspaces, proves every difference a tie, and prints what was counted.
+from 1,000; every other one a network for pictures, the rest in turn of ordinary layers, recurrent
+and of attention) over eight subspaces, proves every difference a tie, and prints what was counted.
 """
 
 import collections
 import sys
+from typing import Any
 
 import torch
 
 from hardstep.subspaces import Full, LayerWise, LowRank, RowWise, SharedRows, Sparse
 
+from . import random_attention
 from .random_models import draw
 from .random_pictures import draw_problem
 from .random_recurrences import draw_recurrence
@@ -27,7 +29,14 @@ SUBSPACES = (
     Sparse(1),
     LowRank(1),
 )
-DRAWN = (draw, lambda seed: (draw_problem(seed), ["pictures"]), draw_recurrence)
+
+
+def _draw_pictures(seed: int) -> tuple[Any, list[str]]:
+    return draw_problem(seed), ["pictures"]
+
+
+OTHERS = (draw, draw_recurrence, random_attention.draw_problem)
+DRAWN = tuple(kind for other in OTHERS for kind in (other, _draw_pictures))
 
 
 def main() -> None:
@@ -47,7 +56,8 @@ def main() -> None:
     print(f"{fast} of {count} models wholly on a fast path ({fast / count:.0%})")
     print(
         f"of {sum(notes.values())} blocks of parameters {notes['fused']} were fused, "
-        f"{notes['events']} followed as events, {notes['incremental']} operation by operation, "
+        f"{notes['events']} followed as events, {notes['gathered']} gathered by example, "
+        f"{notes['incremental']} followed operation by operation, "
         f"{notes['fallback']} fell back"
     )
     for name, times in sorted(parts.items()):

@@ -242,7 +242,7 @@ class Pooled(Twice):
 @pytest.mark.parametrize("name", POOLS)
 def test_pools(name, fused):
     evaluator = compare(pose(lambda: Pooled(POOLS[name]), (1, 7, 7)), Incremental(fused=fused))
-    assert set(evaluator.notes.values()) <= {"fused", "events", "incremental"}
+    assert set(evaluator.notes.values()) <= {"fused", "events", "gathered", "incremental"}
 
 
 CHECKED = ("spiking", "binary", "separable", "wide")

@@ -18,7 +18,7 @@ from .catalogue import candidates_for, hand_losses, problem_of
 from .random_models import ACTIVATIONS, LOSSES, PARTS, draw, is_tie
 
 SUBSPACES = (RowWise(2), RowWise(None), Full(), LayerWise(1))
-FAST = {"fused", "events", "incremental"}
+FAST = {"fused", "events", "gathered", "incremental"}
 # The fewest that draw every part, and every activation and loss twice; `long_run` takes hundreds.
 SEEDS = (0, 1, 3, 6, 7, 9, 11, 12, 14, 15, 17, 25, 28, 30, 38, 54, 78, 93, 103, 152, 349, 376, 519,
          576)  # fmt: skip

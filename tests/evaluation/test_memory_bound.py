@@ -119,7 +119,7 @@ def test_the_default_budget_keeps_a_small_model_incremental():
     problem = spiking(10)
     evaluator = Incremental()
     peak, _ = step_peak(problem, evaluator)
-    assert set(evaluator.notes.values()) <= {"fused", "events", "incremental"}
+    assert set(evaluator.notes.values()) <= {"fused", "events", "gathered", "incremental"}
     assert peak > BUDGET  # so that the budget above does change something
 
 

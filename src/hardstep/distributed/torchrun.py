@@ -37,12 +37,12 @@ from hardstep.evaluation import (
     Problem,
     own_evaluator,
 )
-from hardstep.evaluation.blocks import EVENTS, FUSED, INCREMENTAL
+from hardstep.evaluation.blocks import ON_RECORD
 from hardstep.evaluation.opened import RECORD
 from hardstep.evaluation.sharing import Opened, Unfit, follow, share
 
 FINE, FAILED, UNFIT = range(3)
-_TIERS = (FUSED, EVENTS, INCREMENTAL, RECORD)  # what candidates may not fit
+_TIERS = (*ON_RECORD, RECORD)  # what candidates may not fit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -2,6 +2,7 @@
 
     fused        the slice of the record that the block reaches, compiled into one kernel
     events       the same, following single numbers that differ, through convolutions and time
+    gathered     changed examples of many candidates in one batch: attention, embeddings
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
@@ -39,6 +40,7 @@ from hardstep.evaluation.fused import (
     count_operations,
     plan_kernel,
 )
+from hardstep.evaluation.gathered import Lifts, Mixed, Scene
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.survey import Reach
 from hardstep.evaluation.incremental.walk import Walk
@@ -52,7 +54,7 @@ from hardstep.evaluation.trace.slice import Slice
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
-FUSED, EVENTS, INCREMENTAL = ON_RECORD = "fused", "events", "incremental"
+FUSED, EVENTS, GATHERED, INCREMENTAL = ON_RECORD = "fused", "events", "gathered", "incremental"
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
@@ -70,6 +72,7 @@ class Memory:
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
+    remarks: dict[str, str] = field(default_factory=dict)  # on what was searched, by tensor
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,22 @@ class Step:
     def tables(self) -> Tables:
         """The record's values as kernels read them."""
         return Tables(self.record)
+
+    @cached_property
+    def scene(self) -> Scene | str:
+        """Where the examples stand in the record's values, or why that is not known."""
+        try:
+            scene = Scene(self.record, self.problem)
+        except Mixed as reason:
+            return str(reason)
+        scene.find_calls(REGISTRY)
+        return scene
+
+    @cached_property
+    def lifts(self) -> Lifts:
+        """The record's values with examples in front."""
+        assert isinstance(self.scene, Scene)
+        return Lifts(self.scene)
 
     @cached_property
     def event_tables(self) -> EventTables:

@@ -99,6 +99,10 @@ class Candidates:
         offsets = self.offsets.reshape(-1, self.offsets.shape[-1])[span.start : span.end]
         return index.to(offsets.device), offsets
 
+    def changed_rows(self, span: Span) -> Tensor | None:
+        """The one weight row that each candidate changes, if a span changes no more."""
+        return self.subspace.changed_rows(span.block, self.coordinates(span)[0])
+
     def local(self, span: Span) -> dict[str, LocalChange] | None:
         """One changed weight row per tensor and candidate, if a span changes no more."""
         index, offsets = self.coordinates(span)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parameter import is_lazy
 
 from hardstep._torch import version_of, warn_of_missing_rules
@@ -132,6 +133,18 @@ def isolate(model: nn.Module) -> Iterator[Callable[[], None]]:
             yield restore
         finally:
             restore()
+
+
+@contextmanager
+def show_parts() -> Iterator[None]:
+    """Let torch compute attention from operations that can be followed, not as a single one."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 class Slots:

@@ -4,16 +4,17 @@ Per step: record one base forward pass. Per block of parameters, the first of th
 
     fused        the slice of the record that the block reaches, compiled into one kernel
     events       the same, following single numbers that differ, through convolutions and time
+    gathered     changed examples of many candidates in one batch: attention, embeddings
     incremental  changes carried through the slice operation by operation
     batched      whole forward passes, many at once
     one by one   whole forward passes as a user would run them
 
-Where the record does not fit into memory, one tier stands for the first three:
+Where the record does not fit into memory, one tier stands for the first four:
 
     streamed     changes carried along with forward passes of which nothing is kept
 
 A tier that does not evaluate a block says why, and the next one is tried. The first losses that a
-block gets from one of the first three are compared with those of plain forward passes; should they
+block gets from one of the first four are compared with those of plain forward passes; should they
 differ, the tier is not used for that block again.
 
 `notes` says which tier a block took, or why it took a slow one, and `note` how the time of a step
@@ -21,7 +22,7 @@ was shared among tiers; `explain` adds what each block costs. The clock decides 
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from hardstep.evaluation.explain import (
     TierReport,
     measure_step,
 )
+from hardstep.evaluation.gathered_tier import Gathered
 from hardstep.evaluation.memory import Findings
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
@@ -81,6 +83,7 @@ class Incremental:
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
         self._cut = ""  # why there was no record in the last step
+        self._remarks: Mapping[str, str] = {}  # on what was searched in the last step, by tensor
         self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
 
@@ -95,6 +98,7 @@ class Incremental:
         shares = self._share_time(" of the time")
         if self._cut:
             shares = f"{shares}; {self._cut}"
+        shares = "; ".join([shares, *self._remarks.values()])
         fast = (*ON_RECORD, STREAMED)
         slow = [(names, why) for names, why in self.notes.items() if why not in fast]
         if not slow:
@@ -133,6 +137,7 @@ class Incremental:
         step = self._begin(candidates, problem)
         self._spent.clear()
         self._cut = step.reason if isinstance(step, Cut) else ""
+        self._remarks = {} if isinstance(step, str) else step.memory.remarks
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
             return _Plain(self.fallback.open(candidates, problem), self._note_fallback)
@@ -183,7 +188,7 @@ class Incremental:
             return [Streamed(), *plain]
         budget = self.memory_budget
         kernels: list[Tier] = [Fused(budget), Events(budget)] if self.fused else []
-        return [*kernels, Carried(budget), *plain]
+        return [*kernels, Gathered(budget), Carried(budget), *plain]
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """Path, reason and cost of every parameter, and the memory of a step."""

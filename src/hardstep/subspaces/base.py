@@ -86,6 +86,11 @@ class BlockMap(ABC):
         del base, index, offsets
         return None
 
+    def changed_rows(self, index: Tensor) -> Tensor | None:
+        """The rows alone that `local` changes."""
+        del index
+        return None
+
     def linear(self, index: Tensor, offsets: Tensor) -> LinearMove | None:
         """The same change without carrying it out, where rows are combinations of directions."""
         del index, offsets
@@ -152,6 +157,10 @@ class BoundSubspace:
     ) -> dict[str, LocalChange] | None:
         """See `BlockMap.local`."""
         return self.maps[block].local(base, index, offsets)
+
+    def changed_rows(self, block: int, index: Tensor) -> Tensor | None:
+        """See `BlockMap.changed_rows`."""
+        return self.maps[block].changed_rows(index)
 
     def linear(self, block: int, index: Tensor, offsets: Tensor) -> LinearMove | None:
         """See `BlockMap.linear`."""

@@ -264,6 +264,10 @@ class UnitMap(BlockMap):
             result[self.bias.name] = LocalChange(unit, biases + shift.to(biases.dtype))
         return result
 
+    def changed_rows(self, index: Tensor) -> Tensor:
+        """The unit of the first coordinate: a particle never straddles two."""
+        return self.unit[index.clamp_min(0)[:, 0]]
+
     def linear(self, index: Tensor, offsets: Tensor) -> LinearMove:
         """Directions of the coordinates from the first to the last one asked for."""
         first = int(torch.where(index >= 0, index, index.max()).min())

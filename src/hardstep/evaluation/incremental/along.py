@@ -12,14 +12,14 @@ from hardstep.evaluation.trace.record import Node
 
 def find_dims(node: Node, base: Lookup, new_axes: int = 0) -> list[int] | None:
     """The dimensions an operation works along, counted from 0; nothing if it takes none."""
-    dims = _find_argument(node)[2]
+    dims = find_dim_argument(node)[2]
     if dims is None:
         return None
     ndim = base(node.inputs[0]).dim() + new_axes
     return [dim % ndim for dim in (dims if isinstance(dims, list | tuple) else [dims])]
 
 
-def _find_argument(node: Node) -> tuple[int, str, Any]:
+def find_dim_argument(node: Node) -> tuple[int, str, Any]:
     """Place, name and value of the argument that says along which dimensions."""
     for place, argument in enumerate(node.func._schema.arguments):
         if argument.name in ("dim", "dims"):
@@ -41,7 +41,7 @@ def carry_beside(node: Node, columns: Mapping[int, Column], base: Lookup) -> Col
     if column is None or not dims or column.axis in dims:
         return None
     axis, value = column.axis, base(node.inputs[0])
-    place, name, given = _find_argument(node)
+    place, name, given = find_dim_argument(node)
     shifted: Any = [dim - (dim > axis) + 1 for dim in dims]
     if isinstance(given, int):
         (shifted,) = shifted

@@ -46,6 +46,7 @@ class Walk:
     def __init__(self, part: Slice, operators: Mapping[str, KnowsChanges]) -> None:
         self.operators = operators
         self.record, self.nodes, self.base = part.record, part.nodes, part.base
+        self.sources = part.sources
         self.last_use = {i: n for n, node in enumerate(self.nodes) for i in node.inputs}
         affected = [self.base(i) for node in self.nodes for i in node.outputs]
         sizes = [value.numel() * value.element_size() for value in affected]
@@ -56,7 +57,7 @@ class Walk:
         num = tile.end - tile.start
         changes = start_changes(candidates, tile)
         env = {self.record.sources[name]: change for name, change in changes.items()}
-        later = self._columns(env)
+        later = self.carry_columns(env)
         return self.finish(env, later, self._pairs(env, later, num), num)
 
     def finish(
@@ -67,7 +68,7 @@ class Walk:
         result = env.get(self.record.result)
         return stack(self.base(self.record.result), result, num, pairs).values.reshape(num)
 
-    def _columns(self, env: dict[int, Change]) -> list[Node]:
+    def carry_columns(self, env: dict[int, Change]) -> list[Node]:
         """Carry columns as far as they go; returns the nodes that need more."""
         later: list[Node] = []
         waiting: set[int] = set()

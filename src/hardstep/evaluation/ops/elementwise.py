@@ -18,6 +18,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.stacks import lower_alike
 from hardstep.evaluation.fused.translate import Make, Translator, find_kind
+from hardstep.evaluation.gathered.shapes import call_elementwise
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, run_apart
@@ -53,6 +54,7 @@ def elementwise(
         name,
         column=_carry_column,
         examples=run_apart(_broadcasts_by_example),
+        apart=call_elementwise,
         is_elementwise=True,
         is_hard=is_hard,
     )

@@ -7,6 +7,7 @@ from hardstep.evaluation.fused.expressions import Expr, Fn, Kind, Reduction, Unf
 from hardstep.evaluation.fused.stacks import find_reduced, read_parts, wrap
 from hardstep.evaluation.fused.sums import read_along
 from hardstep.evaluation.fused.translate import Changed, Translator, find_argument
+from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
 from hardstep.evaluation.ops.operator import Operator
@@ -69,6 +70,7 @@ def _extreme(name: str, search: Search) -> Operator:
         name,
         column=carry_beside,
         examples=run_apart(along_dims()),
+        apart=call_along,
         lanes=partial(_lower, search=search),
         stack=partial(_lower_stack, search=search),
         is_hard=not search.value,

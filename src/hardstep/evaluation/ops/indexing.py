@@ -1,6 +1,7 @@
 """Operators that take what an index says."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -22,9 +23,11 @@ from hardstep.evaluation.fused.expressions import (
 from hardstep.evaluation.fused.stacks import read_part
 from hardstep.evaluation.fused.tables import FirstPerExample, Matrix, PerExample, Replaced, Weight
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
-from hardstep.evaluation.incremental.along import carry_beside
+from hardstep.evaluation.gathered.along import call_along
+from hardstep.evaluation.gathered.lookups import call_bag, call_embedding, call_gather, call_index
+from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Examples, Pairs
-from hardstep.evaluation.incremental.columns import Lookup
+from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import (
     Env,
     Result,
@@ -43,6 +46,19 @@ def _indexes_within_examples(node: Node, env: Env, base: Lookup, pairs: Pairs) -
     """Along other dimensions than axis 0, of which every operand has all examples."""
     whole = all(base(index).shape[0] == pairs.num_examples for index in node.inputs)
     return whole and _along(node, env, base, pairs)
+
+
+def _gather_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    """One unit of what an index chooses from, along another axis."""
+    source, at = node.args[0].index, node.args[2].index
+    column, dims = columns.get(source), find_dims(node, base)
+    if column is None or at in columns or not dims or column.axis in dims:
+        return None
+    if base(at).shape[column.axis] != base(source).shape[column.axis]:
+        return None
+    places = slices_of(base(at), column.axis, column.unit)
+    dim = dims[0] - (dims[0] > column.axis) + 1
+    return Column(column.axis, column.unit, column.slices.gather(dim, places))
 
 
 def _look_up(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
@@ -202,7 +218,9 @@ def _find_masks(node: Node) -> list[Ref]:
 OPERATORS = (
     Operator(
         "gather",
+        column=_gather_column,
         examples=run_apart(_indexes_within_examples),
+        apart=call_gather,
         lanes=_lower_gather,
         stack=_lower_gather_of_stack,
     ),
@@ -210,6 +228,7 @@ OPERATORS = (
     Operator(
         "index",
         examples=_look_up,
+        apart=call_index,
         lanes=_lower_index,
         enters_lanes=True,
         masks=_find_masks,
@@ -218,7 +237,10 @@ OPERATORS = (
         "index_select",
         column=carry_beside,
         examples=run_apart(_along, table=0),
+        apart=call_along,
         events=follow_move,
     ),
-    Operator("embedding", examples=run_apart(always, table=1)),
+    Operator("_embedding_bag_forward_only", apart=call_bag),
+    Operator("_embedding_bag", apart=call_bag),
+    Operator("embedding", examples=run_apart(always, table=1), apart=call_embedding),
 )

@@ -15,6 +15,7 @@ from hardstep.evaluation.fused.translate import (
     Translator,
     find_argument,
 )
+from hardstep.evaluation.gathered.closings import call_loss, call_nll
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import (
@@ -161,11 +162,16 @@ def _cross_entropy_of_truths(value: Term, target: Term) -> Term:
 
 
 def _reduced(name: str, place: int = 2, lanes: Lowering | None = None) -> Operator:
-    return Operator(name, examples=partial(_carry_reduced, place=place), lanes=lanes)
+    return Operator(
+        name,
+        examples=partial(_carry_reduced, place=place),
+        apart=call_loss(place),
+        lanes=lanes,
+    )
 
 
 OPERATORS = (
-    Operator("nll_loss_forward", examples=_carry_nll, lanes=_lower_nll),
+    Operator("nll_loss_forward", examples=_carry_nll, apart=call_nll, lanes=_lower_nll),
     _reduced("mse_loss", lanes=_lower_pairs(_square)),
     _reduced("smooth_l1_loss"),
     _reduced("huber_loss"),

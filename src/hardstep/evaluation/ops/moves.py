@@ -9,6 +9,7 @@ from hardstep.evaluation.events.planner import Planner
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, keep_stack
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator, find_argument
+from hardstep.evaluation.gathered.along import call_along, call_cat, call_padding
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Lookup
@@ -77,13 +78,20 @@ def _follow_padding(planner: Planner, node: Node) -> None:
 
 def _shuffled(name: str) -> Operator:
     """Numbers in another order along a dimension."""
-    return Operator(name, column=carry_beside, examples=run_apart(along_dims()), events=follow_move)
+    return Operator(
+        name,
+        column=carry_beside,
+        examples=run_apart(along_dims()),
+        apart=call_along,
+        events=follow_move,
+    )
 
 
 OPERATORS = (
     Operator(
         "cat",
         examples=run_apart(along_dims()),
+        apart=call_cat,
         lanes=_lower_cat,
         stack=_lower_cat,
         events=follow_move,
@@ -94,7 +102,12 @@ OPERATORS = (
         lanes=_lower_stack,
         events=follow_move,
     ),
-    Operator("constant_pad_nd", examples=run_apart(_pads_within_examples), events=_follow_padding),
+    Operator(
+        "constant_pad_nd",
+        examples=run_apart(_pads_within_examples),
+        apart=call_padding,
+        events=_follow_padding,
+    ),
     _shuffled("flip"),
     _shuffled("roll"),
     Operator("repeat", events=follow_move),

@@ -22,6 +22,7 @@ from hardstep.evaluation.events.program import (
 )
 from hardstep.evaluation.events.stages import write_enter_vector
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Unfusable
+from hardstep.evaluation.gathered.along import call_layer_norm
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.examples import Env, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
@@ -159,6 +160,10 @@ OPERATORS = (
         of_pictures=True,
         enters_events=True,
     ),
-    Operator("native_layer_norm", examples=run_apart(_normalizes_within_examples, table=0)),
+    Operator(
+        "native_layer_norm",
+        examples=run_apart(_normalizes_within_examples, table=0),
+        apart=call_layer_norm,
+    ),
     Operator("native_group_norm", examples=run_apart(always, table=0, resize=_count_examples)),
 )

@@ -11,6 +11,8 @@ from hardstep.evaluation.fused.expressions import Stretch, Unfusable
 from hardstep.evaluation.fused.parts import take_unit, take_units
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_old, read_part
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator
+from hardstep.evaluation.gathered import ApartRule
+from hardstep.evaluation.gathered.along import call_along, call_part
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Columns, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
@@ -145,11 +147,12 @@ def _start_select(node: Node, size: int, sizes: list[int]) -> tuple[list[int], i
     return [node.args[2] % size], 1
 
 
-def _part(name: str, column: ColumnRule, takes: _Takes) -> Operator:
+def _part(name: str, column: ColumnRule, takes: _Takes, apart: ApartRule = call_along) -> Operator:
     return Operator(
         name,
         column=column,
         examples=run_apart(along_dims()),
+        apart=apart,
         lanes=takes.lower,
         stack=takes.lower_stack,
         events=follow_view_of,
@@ -157,9 +160,9 @@ def _part(name: str, column: ColumnRule, takes: _Takes) -> Operator:
 
 
 OPERATORS = (
-    _part("select", carry_beside, _Takes(_start_select, drops=True)),
+    _part("select", carry_beside, _Takes(_start_select, drops=True), call_part),
     _part("unbind", carry_beside, _Takes(_start_split, drops=True)),
-    _part("slice", _narrow(_start_slice), _Takes(_start_slice)),
+    _part("slice", _narrow(_start_slice), _Takes(_start_slice), call_part),
     _part("split", _narrow(_start_split), _Takes(_start_split)),
     _part("unsafe_split", _narrow(_start_split), _Takes(_start_split)),
     _part("split_with_sizes", _narrow(_start_split), _Takes(_start_split)),

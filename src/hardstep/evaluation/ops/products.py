@@ -28,6 +28,7 @@ from hardstep.evaluation.fused.plan import Factors
 from hardstep.evaluation.fused.stacks import find_slab, read_old
 from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Slab, Weight
 from hardstep.evaluation.fused.translate import Changed, Merged, Translator
+from hardstep.evaluation.gathered.products import call_batch_product, call_product
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
@@ -80,6 +81,18 @@ def _carry_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Co
 
 def _find_entries(bias: Tensor, unit: Tensor) -> Tensor:
     return bias.reshape(-1)[unit] if bias.numel() > 1 else bias.reshape(-1).expand(len(unit))
+
+
+def _carry_column_of_batch(
+    node: Node, columns: Mapping[int, Column], base: Lookup
+) -> Column | None:
+    """One column of every right factor changed."""
+    left, right = (argument.index for argument in node.args)
+    column = columns.get(right)
+    if left in columns or column is None or column.axis != 2:
+        return None
+    slices = torch.bmm(base(left), column.slices.permute(1, 2, 0))
+    return Column(2, column.unit, slices.permute(2, 0, 1))
 
 
 # -- examples ----------------------------------------------------------------------------------
@@ -250,6 +263,7 @@ def _product(name: str) -> Operator:
         name,
         column=_carry_column,
         examples=_carry_examples,
+        apart=call_product,
         lanes=_lower,
         enters_lanes=True,
         stack=_lower_stack,
@@ -263,5 +277,17 @@ def _product(name: str) -> Operator:
 OPERATORS = (
     _product("mm"),
     _product("addmm"),
-    Operator("bmm", examples=run_apart(always), multiply_adds=_count_multiply_adds),
+    Operator(
+        "bmm",
+        column=_carry_column_of_batch,
+        examples=run_apart(always),
+        apart=call_batch_product,
+        multiply_adds=_count_multiply_adds,
+    ),
+    Operator(
+        "baddbmm",
+        examples=run_apart(always),
+        apart=call_batch_product,
+        multiply_adds=_count_multiply_adds,
+    ),
 )

@@ -1,12 +1,14 @@
 """Softmax and its logarithm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Reduction, Unfusable
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_part, wrap
 from hardstep.evaluation.fused.sums import read_along
 from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
 from hardstep.evaluation.ops.operator import Operator
@@ -54,9 +56,15 @@ def _softmax(name: str, finish: Finish) -> Operator:
         name,
         column=carry_beside,
         examples=run_apart(along_dims()),
+        apart=call_along,
         lanes=partial(_lower, finish=finish),
         stack=partial(_lower_stack, finish=finish),
     )
 
 
-OPERATORS = (_softmax("_softmax", _divide), _softmax("_log_softmax", _subtract))
+OPERATORS = (
+    _softmax("_softmax", _divide),
+    _softmax("_log_softmax", _subtract),
+    # Of attention: rows that are masked altogether become zeros, which no kernel knows.
+    replace(_softmax("_safe_softmax", _divide), lanes=None, stack=None),
+)

@@ -21,6 +21,7 @@ from hardstep.evaluation.fused.stacks import (
 )
 from hardstep.evaluation.fused.sums import close_difference, close_sum, read_along
 from hardstep.evaluation.fused.translate import Changed, Translator, find_argument
+from hardstep.evaluation.gathered.closings import call_sum
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
 from hardstep.evaluation.incremental.columns import Lookup
@@ -171,6 +172,7 @@ def _sum(name: str, is_mean: bool) -> Operator:
         name,
         column=carry_beside,
         examples=partial(_add_up, is_mean=is_mean),
+        apart=call_sum(is_mean),
         lanes=partial(_lower, is_mean=is_mean),
         stack=partial(_lower_stack, is_mean=is_mean),
         events=partial(_follow, is_mean=is_mean),

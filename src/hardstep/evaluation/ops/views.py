@@ -11,6 +11,7 @@ from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
 from hardstep.evaluation.fused.translate import Changed, Lowering, Merged, Stack, Translator
+from hardstep.evaluation.gathered.shapes import call_expansion, call_view, reorder
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run_apart
@@ -78,6 +79,7 @@ def _reordering(name: str, order: Order) -> Operator:
         name,
         column=_reorder_column(order),
         examples=run_apart(_leaves_examples(order)),
+        apart=reorder(order),
         stack=_reorder_stack(order),
         events=follow_view_of,
         order=order,
@@ -109,6 +111,19 @@ def _unsqueeze_column(node: Node, columns: Mapping[int, Column], base: Lookup) -
     axis = column.axis + (dim <= column.axis)
     place = dim - (dim > axis)
     return Column(axis, column.unit, column.slices.unsqueeze(place + 1))
+
+
+def _expand_column(node: Node, columns: Mapping[int, Column], base: Lookup) -> Column | None:
+    """Copies of a value along other axes than the changed one."""
+    (index,) = node.inputs
+    column, old, new = columns[index], base(index).shape, base(node.outputs[0]).shape
+    axis = column.axis + len(new) - len(old)
+    if old[column.axis] != new[axis]:
+        return None
+    num, rest = len(column.unit), [*new[:axis], *new[axis + 1 :]]
+    lead = [1] * (len(new) - len(old))
+    slices = column.slices.reshape(num, *lead, *column.slices.shape[1:]).expand(num, *rest)
+    return Column(axis, column.unit, slices)
 
 
 def _keeps_leading(node: Node, env: Env, base: Lookup, pairs: Pairs) -> bool:
@@ -212,6 +227,7 @@ def _view(name: str) -> Operator:
         name,
         column=_reshape_column,
         examples=run_apart(_keeps_leading, resize=_lead),
+        apart=call_view,
         lanes=_lower_view,
         stack=_reshape_stack,
         events=follow_view_of,
@@ -226,7 +242,9 @@ OPERATORS = (
     _view("_unsafe_view"),
     Operator(
         "expand",
+        column=_expand_column,
         examples=run_apart(_expands_within_examples, resize=_lead),
+        apart=call_expansion,
         lanes=_lower_expansion,
         stack=_keep_stack,
         events=follow_move,
@@ -235,6 +253,7 @@ OPERATORS = (
         "unsqueeze",
         column=_unsqueeze_column,
         examples=run_apart(along_dims(new_axes=1)),
+        apart=call_view,
         lanes=_lower_unsqueeze,
         events=follow_view_of,
     ),
@@ -242,6 +261,7 @@ OPERATORS = (
         "squeeze",
         column=_reshape_column,
         examples=run_apart(along_dims()),
+        apart=call_view,
         lanes=_lower_view,
         events=follow_view_of,
     ),

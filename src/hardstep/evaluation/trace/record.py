@@ -16,7 +16,7 @@ from torch import Tensor
 from hardstep._torch import undispatched, unseen
 from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.sandbox import isolate, reseed
+from hardstep.evaluation.sandbox import isolate, reseed, show_parts
 from hardstep.evaluation.trace.exits import NoExits
 from hardstep.evaluation.trace.overlap import are_apart
 
@@ -107,7 +107,7 @@ def record(
     recorder.sources, recorder.reached = set(sources.values()), set(sources.values())
     recorder.fixed = {_storage(own) for own in problem.model.parameters() if own.numel()}
     with isolate(problem.model):
-        with NoExits(recorder), recorder:
+        with show_parts(), NoExits(recorder), recorder:
             reseed(seed)
             loss = problem.loss(tensors, problem.buffers())
         recorder.save_written()

@@ -39,8 +39,8 @@ class Slice:
 
     def __init__(self, written: Record, names: Sequence[str], operators: Operators) -> None:
         self.record = written
-        sources = {written.sources[name] for name in names}
-        self.nodes = _drop_unused(_follow(written, sources, operators), written.result)
+        self.sources = {written.sources[name] for name in names}
+        self.nodes = _drop_unused(_follow(written, self.sources, operators), written.result)
 
     def base(self, index: int) -> Tensor:
         """A recorded base value."""

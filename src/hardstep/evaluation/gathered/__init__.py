@@ -1,0 +1,22 @@
+"""Changed examples of many candidates in one batch; not for users.
+
+places      where the examples stand in a value
+scene       the same for all values of a record, and how each node treats examples
+reader      what an operation is given
+shapes      rules: element-wise operations, views, transposes
+along       rules: operations along dimensions of one example
+products    rules: matrix products, shared by all candidates
+lookups     rules: rows of a table, gather
+closings    rules: sums over examples, losses
+rows        the tokens that a hard choice alters
+plan        what the operations of a slice read and make
+gathering   a tile of candidates on its way to the loss
+"""
+
+from hardstep.evaluation.gathered.gathering import Gathering
+from hardstep.evaluation.gathered.places import Mixed
+from hardstep.evaluation.gathered.plan import Plan
+from hardstep.evaluation.gathered.reader import Lifts
+from hardstep.evaluation.gathered.scene import ApartRule, Scene
+
+__all__ = ["ApartRule", "Gathering", "Lifts", "Mixed", "Plan", "Scene"]

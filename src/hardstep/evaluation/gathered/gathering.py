@@ -1,0 +1,223 @@
+"""The examples that candidates change, of many candidates in one batch, on their way to the loss.
+
+While a change is one column it is carried as such. From where it is not, the examples that differ
+run through the rest of the slice together: products are shared, since all of them meet the base's
+weights. Of a value of which the loss sees a few tokens, only these are computed.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.plan import Plan
+from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
+from hardstep.evaluation.gathered.rows import FEW, Region, RowReader, find_rows, put_back, take_rows
+from hardstep.evaluation.gathered.scene import Cut, Part
+from hardstep.evaluation.incremental.changes import Change, Stacked
+from hardstep.evaluation.incremental.columns import Column
+from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
+from hardstep.evaluation.trace.record import Node
+
+PIECE_BYTES = 1 << 20  # of the largest value of candidates whose examples run together
+LARGE = 8  # times smaller values than the largest are joined for many candidates
+DENSE = 0.75  # from this share of changed examples on, all of them are computed
+
+
+class Gathering:
+    """How the examples of a tile pass through a slice."""
+
+    def __init__(self, walk: Walk, plan: Plan, lifts: Lifts) -> None:
+        self.walk, self.plan, self.lifts = walk, plan, lifts
+        self.scene = plan.scene
+        self.piece = max(1, PIECE_BYTES // walk.largest)
+        self._behind = {index for node in plan.after for index in node.inputs}
+        self._behind.add(walk.record.result)
+
+    def losses(self, candidates: Candidates, tile: Span) -> Tensor:
+        """The losses of a tile."""
+        num = tile.end - tile.start
+        changes = start_changes(candidates, tile)
+        sources = self.walk.record.sources
+        env: dict[int, Change] = {sources[name]: change for name, change in changes.items()}
+        left = {node.outputs for node in self.walk.carry_columns(env)}
+        nodes = [node for node in self.plan.nodes if node.outputs in left]
+        used = {index for node in nodes for index in node.inputs}
+        env = {index: change for index, change in env.items() if index in used}
+        reached = self._find_reached(env, nodes, num)
+        if not bool(reached.any()):
+            return self.walk.base(self.walk.record.result).expand(num)
+        if float(reached.double().mean()) < DENSE:
+            read = Reader(self.lifts, num, Pairs(*reached.nonzero(as_tuple=True)))
+            read.env.update(env)
+            self._run(read, nodes)
+        else:
+            read = self._run_all(nodes, env, num)
+        closed: dict[int, Change] = {
+            i: change for i, change in read.env.items() if isinstance(change, Stacked)
+        }
+        return self.walk.finish(closed, self.plan.after, None, num)
+
+    # -- which examples ------------------------------------------------------------------------
+
+    def _find_reached(self, env: Mapping[int, Change], nodes: list[Node], num: int) -> Tensor:
+        """(candidates, examples) in which anything differs."""
+        device = self.walk.base(self.walk.record.result).device
+        reached = torch.zeros(num, self.scene.num, dtype=torch.bool, device=device)
+        for node in nodes:
+            for index in node.inputs:
+                if index in env:
+                    reached = reached | self._reach(node, index, env[index]).to(device)
+        return reached
+
+    def _reach(self, node: Node, index: int, change: Change) -> Tensor:
+        call = self.plan.call(node)
+        if isinstance(change, Column):
+            if self.scene.places[index] is not None:
+                return differing_examples(self.scene, index, change)
+            if call is not None and call.reaches is not None:
+                return call.reaches(self.scene, change)
+        return torch.ones(1, 1, dtype=torch.bool)
+
+    # -- all examples --------------------------------------------------------------------------
+
+    def _run_all(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
+        """All examples: of what a hard choice alters only the rows, if these are few."""
+        region = self.plan.region
+        skipped = len(self.plan.nodes) - len(nodes)  # that columns have passed
+        if region is not None and region.before > skipped:
+            found = self._find_rows(region, nodes[: region.before - skipped], env, num)
+            if found is not None:
+                return self._run_rows(region, nodes[region.before - skipped :], *found, num)
+        return self._run_in_pieces(nodes, env, num)
+
+    def _run_in_pieces(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
+        """A few candidates at a time, as far as values are large."""
+        large = [n for n, node in enumerate(nodes) if self._is_large(node)]
+        middle = large[-1] + 1 if large else 0
+        kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
+        parts: list[Reader] = []
+        for part in self._list_pieces(num) if middle else ():
+            parts.append(self._begin(env, part))
+            self._run(parts[-1], nodes[:middle], kept)
+        read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
+        self._run(read, nodes[middle:])
+        return read
+
+    def _is_large(self, node: Node) -> bool:
+        """Whether an operation reads or makes large values of examples."""
+        values = [i for i in (*node.inputs, *node.outputs) if self.scene.places.get(i) is not None]
+        sizes = [self.walk.base(index).nbytes for index in values]
+        return max(sizes, default=0) > self.walk.largest / LARGE
+
+    def _list_pieces(self, num: int) -> list[slice]:
+        starts = range(0, num, self.piece)
+        return [slice(start, min(start + self.piece, num)) for start in starts]
+
+    def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
+        read = Reader(self.lifts, part.stop - part.start, None)
+        read.env.update({index: _take(change, part) for index, change in env.items()})
+        return read
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _find_rows(
+        self, region: Region, nodes: list[Node], env: Mapping[int, Change], num: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """Candidate, example and index of rows that a choice alters, and the rows; if few."""
+        found, chosen = [], []
+        dim, base = region.dims[region.choice], self.lifts.of(region.choice)
+        for part in self._list_pieces(num):
+            read = self._begin(env, part)
+            self._run(read, nodes, {region.choice})
+            values = read.read_whole(region.choice)
+            differs = find_rows(values, base, dim)
+            if part.start == 0 and float(differs.double().mean()) > FEW:
+                return None
+            at = differs.nonzero().T
+            chosen.append(take_rows(values, at, dim))
+            found.append(at + torch.tensor([[part.start], [0], [0]], device=at.device))
+        return torch.cat(found, dim=1), torch.cat(chosen)
+
+    def _run_rows(
+        self, region: Region, nodes: list[Node], at: Tensor, values: Tensor, num: int
+    ) -> Reader:
+        """Rows through a region, then the examples that have any of them."""
+        candidate, example, index = at
+        if not len(index):
+            read = Reader(self.lifts, num, None)
+            base = self.walk.base(self.walk.record.result)
+            read.env[self.walk.record.result] = Stacked(base.expand(num))
+            return read
+        rows = RowReader(self.lifts, num, Pairs(candidate, example), index)
+        rows.env[region.choice] = values.unsqueeze(0)
+        rows.cuts[region.choice] = Cut(region.dims[region.choice], 0, 1)
+        length = region.end - region.before
+        self._run(rows, nodes[:length], region.leaving, self.plan.row_parts)
+        pairs, whole = put_back(rows, region, self.lifts)
+        read = Reader(self.lifts, num, pairs)
+        read.env.update({i: value.unsqueeze(0) for i, value in whole.items()})
+        self._run(read, nodes[length:])
+        return read
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def _run(
+        self,
+        read: Reader,
+        nodes: list[Node],
+        kept: Container[int] = (),
+        parts: Mapping[int, Part] | None = None,
+    ) -> None:
+        """Operations one after the other, on what changes of their arguments."""
+        last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
+        for number, node in enumerate(nodes):
+            self._run_one(read, node, parts or self.plan.parts)
+            for index in node.inputs:
+                if last_use[index] == number and index not in kept and index not in self._behind:
+                    read.forget(index)
+
+    def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
+        call = self.plan.call(node)
+        if call is None:
+            known, env = self.walk.operators[node.name], read.env
+            changes = {i: c for i in node.inputs if isinstance(c := env.get(i), Column | Stacked)}
+            given = (node, known, changes, self.walk.base, None, read.num)
+            env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
+            return
+        read.asked, read.out = parts[node.outputs[0]]
+        for index, value in zip(node.outputs, call.run(read), strict=True):
+            if value is None:
+                continue
+            read.env[index] = Stacked(value) if call.closes else value
+            read.cuts.pop(index, None)
+            if read.out is not None:
+                read.cuts[index] = read.out
+
+
+def _take(change: Change, part: slice) -> Change:
+    """A change of some of the candidates."""
+    if isinstance(change, Column):
+        return Column(change.axis, change.unit[part], change.slices[part])
+    assert isinstance(change, Stacked)
+    return Stacked(change.values[part])
+
+
+def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
+    """What pieces computed, one behind the other."""
+    for index in kept:
+        values, changes = [], []
+        for part in parts:
+            found = part.env.get(index)
+            if isinstance(found, Tensor):
+                values.append(found.expand(part.num, *found.shape[1:]))
+            elif isinstance(found, Stacked):
+                changes.append(found.values)
+        if values:
+            whole.env[index] = torch.cat(values)
+        elif changes:
+            whole.env[index] = Stacked(torch.cat(changes))
+    for part in parts[:1]:
+        whole.cuts.update(part.cuts)
+    return whole

@@ -1,0 +1,180 @@
+"""Matrix products of examples of many candidates with what they share: one product for all."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.gathered.places import Mixed, Place
+from hardstep.evaluation.gathered.reader import Reader
+from hardstep.evaluation.gathered.scene import Call, Scene
+from hardstep.evaluation.incremental.columns import Column
+from hardstep.evaluation.trace.record import Node
+
+
+def call_product(node: Node, scene: Scene) -> Call:
+    """x·W + b with examples in the rows of x."""
+    *added, left, right = (argument.index for argument in node.args)
+    bias = added[0] if added else None
+    place = scene.places[left]
+    if place is None or place.axis != 0 or scene.places[right]:
+        raise Mixed(f"{node.name} of examples with examples")
+    if bias is not None and (scene.places[bias] or scene.base(bias).dim() != 1):
+        raise Mixed(f"{node.name} with a matrix added")
+    if any(scale != 1 for scale in node.kwargs.values()):
+        raise Mixed(f"{node.name} with a scale")
+    out, last = node.outputs[0], len(scene.shape(left)) - 1
+
+    def run(read: Reader) -> tuple[Tensor]:
+        column, weight = read.column(left), read.env.get(right)
+        fixed = weight is None and not (bias is not None and read.is_changed(bias))
+        if column is not None and fixed and column.axis == 1:
+            return (_add_unit(read, out, left, right, column),)
+        if weight is not None and not isinstance(weight, Column):
+            raise Mixed(f"{node.name} with a weight for each candidate")
+        value = read.read(left)
+        result = _multiply(read, value, right, bias)
+        return (_correct(read, result, value, right, weight, bias) if weight else result,)
+
+    def track(dim: int) -> Mapping[int, int]:
+        if dim >= last:
+            raise Mixed("the units of a product")
+        return {left: dim}
+
+    return Call([place], run, track)
+
+
+def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Tensor:
+    """One changed unit of x adds a multiple of one row of W."""
+    delta = read.delta(left, column).unsqueeze(-1)
+    rows = read.by_candidate(read.scene.base(right)[column.unit])
+    rows = rows.reshape(*rows.shape[:2], *[1] * (delta.dim() - 3), rows.shape[-1])
+    return torch.addcmul(read.base_result(out), delta, rows)
+
+
+def _multiply(read: Reader, value: Tensor, right: int, bias: int | None) -> Tensor:
+    """One product for all candidates, with the base's W."""
+    matrix = read.scene.base(right)
+    flat = value.reshape(-1, value.shape[-1])
+    if bias is None or read.is_changed(bias):
+        result = flat @ matrix
+    else:
+        result = torch.addmm(read.scene.base(bias), flat, matrix)
+    result = result.reshape(*value.shape[:-1], matrix.shape[1])
+    if bias is None or not read.is_changed(bias):
+        return result
+    return result + _widen(read.per_candidate(bias), result.dim())
+
+
+def _widen(values: Tensor, ndim: int) -> Tensor:
+    """(lead, units) to be broadcast with (lead, …, units)."""
+    return values.reshape(*values.shape[:2], *[1] * (ndim - values.dim()), *values.shape[2:])
+
+
+def _correct(
+    read: Reader, result: Tensor, value: Tensor, right: int, weight: Column, bias: int | None
+) -> Tensor:
+    """A product with the base's W where each candidate changes a row or a column of W."""
+    new = read.by_candidate(weight.slices)
+    unit = read.by_candidate(weight.unit)
+    if weight.axis == 0:
+        old = read.by_candidate(read.scene.base(right)[weight.unit])
+        at = unit.reshape(*unit.shape, *[1] * (value.dim() - 2))
+        at = at.expand(*result.shape[:-1], 1)
+        factor = value.expand(*result.shape[:-1], value.shape[-1]).gather(-1, at)
+        return result + factor * _widen(new - old, result.dim())
+    columns = (value * _widen(new, value.dim())).sum(dim=-1, keepdim=True)
+    at = unit.reshape(*unit.shape, *[1] * (columns.dim() - 2)).expand(columns.shape)
+    if bias is not None:
+        changed = read.is_changed(bias)
+        vector = read.per_candidate(bias) if changed else read.scene.base(bias)
+        wide = _widen(vector, columns.dim()) if changed else vector
+        columns = columns + wide.expand(*columns.shape[:-1], wide.shape[-1]).gather(-1, at)
+    return result.expand(*columns.shape[:-1], result.shape[-1]).scatter(-1, at, columns)
+
+
+def _call_rows(node: Node, scene: Scene, left: int, right: int) -> Call:
+    """Matrices with examples in their rows, times matrices that all share.
+
+    A layer of values that are not contiguous is such a product, with copies of one matrix.
+    """
+    place, alike = scene.places[left], scene.base(right).stride(0) == 0
+    if place is None or place.axis != 1:
+        raise Mixed(f"{node.name} over examples")
+    last = len(scene.shape(left)) - 1
+
+    def run(read: Reader) -> tuple[Tensor]:
+        if read.is_changed(right):
+            raise Mixed(f"{node.name} of two factors that change")
+        value, matrix = read.read(left), read.scene.base(right)
+        if alike:
+            flat = value.reshape(-1, value.shape[-1]) @ matrix[0]
+            return (flat.reshape(*value.shape[:-1], -1),)
+        front = value.movedim(2, 0)
+        flat = torch.bmm(front.reshape(len(front), -1, front.shape[-1]), matrix)
+        return (flat.reshape(*front.shape[:-1], -1).movedim(0, 2),)
+
+    def track(dim: int) -> Mapping[int, int]:
+        if dim >= last or (dim == 0 and not alike):
+            raise Mixed("the units of a product")
+        return {left: dim}
+
+    return Call([place], run, track)
+
+
+def call_batch_product(node: Node, scene: Scene) -> Call:
+    """A product of matrices of one example; something may be added to it."""
+    *added, left, right = (argument.index for argument in node.args)
+    out = node.outputs[0]
+    if scene.places[right] is None and not added:
+        return _call_rows(node, scene, left, right)
+    places = {scene.places[i] for i in (left, right)} - {None}
+    if len(places) != 1:
+        raise Mixed(f"{node.name} of examples on different axes")
+    (place,) = places
+    assert place is not None
+    if place.axis != 0:
+        raise Mixed(f"{node.name} over examples")
+    scales = {"beta": 1, "alpha": 1} | dict(node.kwargs)
+    rows = len(place.own_shape([2, 2, 2])) - 2  # where rows stand in one example
+
+    def run(read: Reader) -> tuple[Tensor]:
+        product = None if added else _add_outer(read, out, left, right)
+        if product is None:
+            product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
+        if added:
+            shift = read.align(added[0], 3, place)
+            product = scales["beta"] * shift + scales["alpha"] * product
+        return (product,)
+
+    def track(dim: int) -> Mapping[int, int]:
+        if added:
+            raise Mixed(f"{node.name} with something added")
+        if dim < rows:
+            return {i: dim for i in (left, right) if scene.places[i]}
+        return {left: dim} if dim == rows else {right: dim}
+
+    for index in (left, right):
+        if scene.places[index] is None and place.size > 1 and scene.base(index).shape[0] > 1:
+            raise Mixed(f"{node.name} with a matrix that is no example's")
+    return Call([Place(0, place.outer, place.inner)], run, track)
+
+
+def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
+    """One changed unit of one factor, along which the product sums, adds an outer product."""
+    units = {i: read.column(i) for i in (left, right)}
+    column, axis = (units[left], 2) if units[left] else (units[right], 1)
+    index, other = (left, right) if axis == 2 else (right, left)
+    if column is None or column.axis != axis or read.is_changed(other):
+        return None
+    delta = read.delta(index, column)
+    values = read.base(other)
+    unit = read.by_candidate(column.unit)
+    dim = values.dim() - (2 if axis == 2 else 1)
+    at = unit.reshape(*unit.shape, *[1] * (values.dim() - 2))
+    shape = [*read.lead, *values.shape[2:]]
+    wide = values.expand(shape)
+    shape[dim] = 1
+    factor = wide.gather(dim, at.expand(shape))
+    grown = delta.unsqueeze(-1 if axis == 2 else -2)
+    return torch.addcmul(read.base_result(out), grown, factor)

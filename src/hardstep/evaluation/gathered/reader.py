@@ -1,0 +1,264 @@
+"""What the operations on examples of many candidates are given.
+
+Two axes lead every value of examples. Where nearly everything changes they are (candidates,
+examples), and what no candidate changes is (1, examples). Where few examples change they are
+(1, pairs) of a candidate and an example.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.gathered.places import Mixed, Place
+from hardstep.evaluation.gathered.scene import Cut, Scene
+from hardstep.evaluation.incremental.changes import Change, stack
+from hardstep.evaluation.incremental.columns import Column, slices_of
+
+
+class Lifts:
+    """Base values as (examples, *own shape), each made once a step."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self._kept: dict[int, Tensor] = {}
+
+    def of(self, index: int) -> Tensor:
+        """One of them."""
+        if index not in self._kept:
+            place = self.scene.places[index]
+            assert place is not None
+            self._kept[index] = place.lift(self.scene.base(index), self.scene.num)
+        return self._kept[index]
+
+
+class Pairs(NamedTuple):
+    """Which examples of which candidates differ from the base."""
+
+    candidate: Tensor
+    example: Tensor
+
+
+class Reader:
+    """The arguments of a node, for a tile of candidates.
+
+    Args:
+        lifts: Base values.
+        num: Candidates.
+        pairs: Those of them and of their examples that change; nothing if all do.
+    """
+
+    def __init__(self, lifts: Lifts, num: int, pairs: Pairs | None) -> None:
+        self.scene, self.lifts, self.num, self.pairs = lifts.scene, lifts, num, pairs
+        self.env: dict[int, Tensor | Change] = {}  # tensors are of examples
+        self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
+        self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
+        self.out: Cut | None = None  # and of its result
+        self._gathered: dict[int, Tensor] = {}
+
+    @property
+    def lead(self) -> tuple[int, int]:
+        """The sizes of the two leading axes."""
+        if self.pairs is None:
+            return self.num, self.scene.num
+        return 1, len(self.pairs.example)
+
+    def widen(self, value: Tensor) -> Tensor:
+        """A value of examples for every candidate, though it may be the same for all."""
+        return value.expand(*self.lead, *value.shape[2:])
+
+    def own_shape(self, index: int) -> list[int]:
+        """The shape of what is needed of an example of the result."""
+        shape = self.scene.shape(index)
+        if self.out is not None:
+            shape[self.out.dim] = self.out.length
+        return shape
+
+    def has_examples(self, index: int) -> bool:
+        """Whether a value has examples."""
+        return self.scene.places[index] is not None
+
+    def is_changed(self, index: int) -> bool:
+        """Whether candidates change a value."""
+        return index in self.env
+
+    def column(self, index: int) -> Column | None:
+        """The changed column of a value, if that is all that changes."""
+        found = self.env.get(index)
+        return found if isinstance(found, Column) else None
+
+    # -- values --------------------------------------------------------------------------------
+
+    def read(self, index: int) -> Tensor:
+        """A value of examples: (lead, *own shape), the first of the leading axes may be 1."""
+        found = self.env.get(index)
+        if isinstance(found, Tensor):
+            return self._cut(found, index, self.cuts.get(index), 2)
+        if found is None:
+            return self.base(index)
+        if isinstance(found, Column):
+            return self._cut(self._fill_in(index, found), index, None, 2)
+        raise Mixed("a value of examples is changed as a whole")
+
+    def read_whole(self, index: int) -> Tensor:
+        """All of a value of examples, whatever the last node asked for."""
+        self.asked = {}
+        return self.read(index)
+
+    def base(self, index: int) -> Tensor:
+        """The base's value of examples: (1, examples or pairs, *own shape)."""
+        if self.pairs is None:
+            return self._cut(self.lifts.of(index).unsqueeze(0), index, None, 2)
+        if index not in self._gathered or index in self.asked:
+            lifted = self._cut(self.lifts.of(index), index, None, 1)
+            found = lifted.index_select(0, self.pairs.example).unsqueeze(0)
+            if index in self.asked:
+                return found
+            self._gathered[index] = found
+        return self._gathered[index]
+
+    def forget(self, index: int) -> None:
+        """Drop what is not read any more."""
+        self.env.pop(index, None)
+        self._gathered.pop(index, None)
+
+    def per_candidate(self, index: int) -> Tensor:
+        """A value without examples that candidates change: (lead, *shape), either may be 1."""
+        return self.by_candidate(self._stack(index))
+
+    def _stack(self, index: int) -> Tensor:
+        change = self.env[index]
+        assert not isinstance(change, Tensor)
+        return stack(self.scene.base(index), change, self.num, None).values
+
+    def by_candidate(self, values: Tensor) -> Tensor:
+        """Something for each candidate, (n, …), with the leading axes."""
+        if self.pairs is None:
+            return values.unsqueeze(1)
+        return values.index_select(0, self.pairs.candidate).unsqueeze(0)
+
+    def align(self, index: int, ndim: int, place: Place) -> Tensor:
+        """Any argument, to be broadcast with examples of a value of so many dimensions."""
+        own = self.scene.places[index]
+        if own is not None:
+            value = self.read(index)
+            lacking = len(place.own_shape([2] * ndim)) + 2 - value.dim()
+            return value.reshape(*value.shape[:2], *[1] * lacking, *value.shape[2:])
+        value = self.scene.base(index)
+        if not self.is_changed(index):
+            if value.dim() == 0:
+                return value
+            return self._cut(self.strip(value, ndim, place), index, None, 0)
+        stacked = self._stack(index)
+        if place.axis >= ndim - value.dim():
+            stacked = self.strip(stacked, ndim + 1, replace(place, axis=place.axis + 1))
+        value = self._cut(self.by_candidate(stacked), index, None, 2)
+        lacking = len(place.own_shape([2] * ndim)) + 2 - value.dim()
+        return value.reshape(*value.shape[:2], *[1] * lacking, *value.shape[2:])
+
+    def strip(self, value: Tensor, ndim: int, place: Place) -> Tensor:
+        """A value that all examples share, without the axis along which they would stand."""
+        axis = place.axis - (ndim - value.dim())
+        if axis < 0:
+            return value
+        if value.shape[axis] == 1:
+            return value.squeeze(axis) if place.size == 1 else value
+        shape = value.shape
+        if shape[axis] != place.size * self.scene.num:
+            raise Mixed("a value is as long as the batch in part")
+        parts = [*shape[:axis], place.outer, self.scene.num, place.inner, *shape[axis + 1 :]]
+        apart = value.reshape(parts)
+        first = apart.narrow(axis + 1, 0, 1)
+        if value.stride(axis) != 0 and not bool((apart == first).all()):
+            raise Mixed("a value that is no input has a number for every example")
+        return first.reshape(Place(axis, place.outer, place.inner).own_shape(shape))
+
+    def total(self, each: Tensor) -> Tensor:
+        """Numbers (lead) of examples, added up for each candidate."""
+        if self.pairs is None:
+            return each.expand(self.lead).sum(dim=1)
+        total = each.new_zeros(self.num)
+        return total.index_add_(0, self.pairs.candidate, each.reshape(-1))
+
+    def delta(self, index: int, column: Column) -> Tensor:
+        """What a column adds to the base: (lead, *own shape without its dimension)."""
+        change = column.slices - slices_of(self.scene.base(index), column.axis, column.unit)
+        # What is broadcast with it takes the order of its numbers, which must not be a strange one.
+        found = self._pick(self._lift_slices(index, column.axis, change)).contiguous()
+        want = self.asked.get(index)
+        if want is None:
+            return found
+        dim = want.dim - (self.dim_of(index, column) < want.dim)
+        return found.narrow(2 + dim, want.start, want.length)
+
+    def dim_of(self, index: int, column: Column) -> int:
+        """The dimension of one example on which a column stands."""
+        place = self.scene.places[index]
+        assert place is not None
+        return place.check_dim(column.axis, "a changed parameter")
+
+    def base_result(self, index: int) -> Tensor:
+        """What is needed of the base's value of the node's result."""
+        self.asked = {**self.asked, index: self.out} if self.out is not None else self.asked
+        return self.base(index)
+
+    # -- how -----------------------------------------------------------------------------------
+
+    def _cut(self, value: Tensor, index: int, have: Cut | None, lead: int) -> Tensor:
+        """The part of a value that is asked for, of the part that there is."""
+        want = self.asked.get(index)
+        if want == have:
+            return value
+        if want is None or (have is not None and have.dim != want.dim):
+            raise AssertionError("a part is asked for that was not computed")
+        return value.narrow(lead + want.dim, want.start - (have.start if have else 0), want.length)
+
+    def _lift_slices(self, index: int, axis: int, slices: Tensor) -> Tensor:
+        """Slices (n, *shape without an axis) as (n, examples, *own shape without it)."""
+        place = self.scene.places[index]
+        assert place is not None
+        if axis == place.axis:
+            raise Mixed("a column of examples")
+        at = place.axis - (axis < place.axis)
+        shape, num = slices.shape[1:], self.scene.num
+        parts = [*shape[:at], place.outer, num, place.inner, *shape[at + 1 :]]
+        front = slices.reshape(len(slices), *parts).movedim(at + 2, 1)
+        rest = Place(at, place.outer, place.inner).own_shape(shape)
+        return front.reshape(len(slices), num, *rest)
+
+    def _pick(self, values: Tensor) -> Tensor:
+        """Of (n, examples, …), those that change."""
+        if self.pairs is None:
+            return values
+        return values[self.pairs.candidate, self.pairs.example].unsqueeze(0)
+
+    def _fill_in(self, index: int, column: Column) -> Tensor:
+        """Examples with a column put in."""
+        dim = self.dim_of(index, column)
+        lifted = self.lifts.of(index)
+        new = self._pick(self._lift_slices(index, column.axis, column.slices))
+        unit = self.by_candidate(column.unit).reshape(-1)
+        if self.pairs is None:
+            values = lifted.unsqueeze(0).repeat(self.num, *[1] * lifted.dim())
+            at = torch.arange(self.num, device=unit.device)
+            values.movedim(2 + dim, 1)[at, unit] = new
+            return values
+        values = lifted.index_select(0, self.pairs.example)
+        at = torch.arange(len(unit), device=unit.device)
+        values.movedim(1 + dim, 1)[at, unit] = new[0]
+        return values.unsqueeze(0)
+
+
+def differing_examples(scene: Scene, index: int, column: Column) -> Tensor:
+    """(n, examples): where a column of a value of examples is not the base's."""
+    base = slices_of(scene.base(index), column.axis, column.unit)
+    place = scene.places[index]
+    assert place is not None
+    place.check_dim(column.axis, "a changed parameter")
+    at = 1 + place.axis - (column.axis < place.axis)
+    differs = column.slices != base
+    shape = differs.shape
+    parts = [*shape[:at], place.outer, scene.num, place.inner, *shape[at + 1 :]]
+    return differs.reshape(parts).movedim(at + 1, 1).flatten(2).any(dim=2)

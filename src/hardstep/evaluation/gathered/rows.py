@@ -1,0 +1,156 @@
+"""Behind a hard choice few tokens differ from the base: only these run on while they stay apart.
+
+A *row* is an index of a dimension of one example of one candidate.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hardstep.evaluation.gathered.places import Mixed
+from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader
+from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
+from hardstep.evaluation.trace.record import Node
+
+FEW = 0.5  # up to this share of changed rows, only these are computed
+LEAST = 2  # products that have to be among the operations for it to pay
+
+
+@dataclass(frozen=True)
+class Region:
+    """Operations that keep rows apart, behind a choice."""
+
+    choice: int  # the value that is chosen
+    before: int  # the number of nodes up to it
+    end: int  # and up to the end of the region
+    dims: Mapping[int, int]  # on which dimension of each value the rows stand
+    leaving: tuple[int, ...]  # the values that are read behind it
+
+
+def find_region(
+    scene: Scene,
+    sources: Set[int],
+    nodes: Sequence[Node],
+    hard: Sequence[bool],
+    products: Sequence[bool],
+) -> Region | None:
+    """The region behind the first hard choice through which all that changes passes."""
+    made = {index: n for n, node in enumerate(nodes) for index in node.outputs}
+    for number, node in enumerate(nodes):
+        choice = node.outputs[0]
+        if not hard[number] or scene.places.get(choice) is None:
+            continue
+        behind = {i for later in nodes[number + 1 :] for i in later.inputs}
+        live = {i for i in behind if made.get(i, number + 1) <= number} | (behind & sources)
+        if live != {choice}:
+            continue
+        found = [
+            _follow(scene, nodes, number, dim, made) for dim in range(len(scene.shape(choice)))
+        ]
+        worth = [sum(products[one.before : one.end]) for one in found]
+        best = max(range(len(found)), key=worth.__getitem__, default=None)
+        if best is not None and worth[best] >= LEAST:
+            return found[best]
+    return None
+
+
+def _follow(
+    scene: Scene, nodes: Sequence[Node], number: int, dim: int, made: Mapping[int, int]
+) -> Region:
+    """As far as rows on a dimension of a choice stay apart."""
+    choice = nodes[number].outputs[0]
+    dims, end = {choice: dim}, number + 1
+    for node in nodes[number + 1 :]:
+        call = scene.calls.get(node.outputs[0])
+        changed = {i: dims[i] for i in node.inputs if i in dims}
+        if call is None or len(changed) < sum(i in made for i in set(node.inputs)):
+            break
+        found = _find_dim(call, len(scene.shape(node.outputs[0])), changed)
+        if found is None:
+            break
+        dims.update(dict.fromkeys(node.outputs, found))
+        end += 1
+    inside = {i for node in nodes[number:end] for i in node.outputs}
+    leaving = {i for node in nodes[end:] for i in node.inputs if i in inside}
+    return Region(choice, number + 1, end, dims, tuple(sorted(leaving)))
+
+
+def _find_dim(call: Call, num: int, changed: Mapping[int, int]) -> int | None:
+    """The dimension of a result on which the rows of its arguments stand."""
+    if call.tracks is None or call.closes:
+        return None
+    for dim in range(num):
+        try:
+            tracked = call.tracks(dim)
+        except Mixed:
+            continue
+        if all(tracked.get(index) == own for index, own in changed.items()):
+            return dim
+    return None
+
+
+class RowReader(Reader):
+    """Arguments of which only rows are read; the leading axes are (1, rows)."""
+
+    def __init__(self, lifts: Lifts, num: int, pairs: Pairs, index: Tensor) -> None:
+        super().__init__(lifts, num, pairs)
+        self.index = index
+
+    def base(self, index: int) -> Tensor:
+        """See `Reader.base`."""
+        want = self.asked.get(index)
+        assert self.pairs is not None
+        if want is None:
+            return super().base(index)
+        rows = self.lifts.of(index).movedim(1 + want.dim, 1)[self.pairs.example, self.index]
+        return rows.unsqueeze(1 + want.dim).unsqueeze(0)
+
+    def _cut(self, value: Tensor, index: int, have: Cut | None, lead: int) -> Tensor:
+        want = self.asked.get(index)
+        if lead == 2 or want is None:
+            return super()._cut(value, index, have, lead)
+        # A value that all share has other numbers in every row.
+        rows = value.movedim(want.dim, 0)[self.index]
+        return rows.unsqueeze(1 + want.dim).unsqueeze(0)
+
+
+def find_rows(values: Tensor, base: Tensor, dim: int) -> Tensor:
+    """(candidates, examples, indices): where a value differs from the base."""
+    differs = (values != base).movedim(2 + dim, 2)
+    return differs.flatten(3).any(dim=3) if differs.dim() > 3 else differs
+
+
+def put_back(read: RowReader, region: Region, lifts: Lifts) -> tuple[Pairs, dict[int, Tensor]]:
+    """Whole examples from rows, for what leaves a region."""
+    assert read.pairs is not None
+    num = lifts.scene.num
+    flat = read.pairs.candidate * num + read.pairs.example
+    found, place = torch.unique(flat, return_inverse=True)
+    pairs = Pairs(found // num, found % num)
+    values = {}
+    for index in region.leaving:
+        dim, rows = region.dims[index], read.env[index]
+        assert isinstance(rows, Tensor)
+        whole = lifts.of(index).index_select(0, pairs.example)
+        whole.movedim(1 + dim, 1)[place, read.index] = rows[0].squeeze(1 + dim)
+        values[index] = whole
+    return pairs, values
+
+
+def take_rows(values: Tensor, at: Tensor, dim: int) -> Tensor:
+    """Of (candidates, examples, …), the rows at places (3, rows)."""
+    candidate, example, index = at
+    return values.movedim(2 + dim, 2)[candidate, example, index].unsqueeze(1 + dim)
+
+
+def plan_rows(scene: Scene, nodes: Sequence[Node], region: Region) -> Mapping[int, Part]:
+    """What each node of a region reads and makes, by its first result."""
+    parts: dict[int, Part] = {}
+    for node in nodes[region.before : region.end]:
+        call, out = scene.calls[node.outputs[0]], region.dims[node.outputs[0]]
+        assert call.tracks is not None
+        asked = {index: Cut(dim, 0, 1) for index, dim in call.tracks(out).items()}
+        parts[node.outputs[0]] = asked, Cut(out, 0, 1)
+    return parts
