@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sys
 from functools import partial
 
@@ -120,6 +121,8 @@ if __name__ == "__main__":  # a rank of torchrun
     from hardstep.distributed import Peers
 
     peers = Peers(timeout=30)
-    found = {name: TRAIN[name](peers) for name in sys.argv[1:]}
+    steps = int(os.environ.get("STEPS", "4"))
+    print("met", flush=True)
+    found = {name: TRAIN[name](peers, steps=steps) for name in sys.argv[1:]}
     print(json.dumps({"rank": peers.rank, **found}), flush=True)
     peers.close()

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -131,6 +131,15 @@ def test_boards_have_names_and_are_calibrated_and_a_broken_one_is_left_out(worke
     boards.close()
     with pytest.raises(WorkerError, match="no Ray actor could be started"):
         Ray(names=["broken"], prepare=Board.calibrate, options=options)
+
+
+def test_four_boards_that_drift_fail_and_disagree_find_better_settings(workers):
+    del workers  # Ray is up
+    spec = spec_from_file_location("boards", ROOT / "examples" / "boards.py")
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    before, after = example.main(steps=30)
+    assert after < before / 3
 
 
 def test_bad_input_is_a_sentence_and_leaves_nothing_running():
