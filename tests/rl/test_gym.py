@@ -225,15 +225,14 @@ crew.play(actor, [(0, seed) for seed in range(10_000)], False)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_process_that_started_them(number: int) -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    first, second, has_torch = process.stdout.readline().split()
+    ) as process:
+        assert process.stdout is not None
+        first, second, has_torch = process.stdout.readline().split()
+        process.send_signal(number)
+        process.wait(20)
     assert has_torch == b"False"  # what workers import starts quickly
-    process.send_signal(number)
-    process.wait(20)
-    process.stdout.close()
     deadline = time.monotonic() + 20
     while any(is_alive(int(pid)) for pid in (first, second)) and time.monotonic() < deadline:
         time.sleep(0.05)
