@@ -1,5 +1,6 @@
 """Policies, from records: normalized returns and interactions of every method."""
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,9 @@ from statistics import fmean, stdev
 from hardstep._pages import markdown_table
 from hardstep.bench.records import Record, load
 
-RECORDS = Path(__file__).parents[1] / "results" / "rl.jsonl"
+RESULTS = Path(__file__).parents[1] / "results"
+RECORDS, BODIES = RESULTS / "rl.jsonl", RESULTS / "mujoco.jsonl"
+THROUGHPUT = RESULTS / "rl-throughput.jsonl"
 CELLS = {
     f"{stem}{suffix}": f"{name} {words}"
     for stem, name in (("cartpole", "CartPole"), ("acrobot", "Acrobot"))
@@ -38,9 +41,14 @@ NAMES = {
 
 
 def normalize(task: str, value: float) -> float:
-    """A mean return between the anchors of its environment, clipped to 0 and 1."""
+    """A return between the anchors of its environment; not clipped."""
     low, high = ANCHORS[task.partition("-")[0]]
-    return min(1.0, max(0.0, (value - low) / (high - low)))
+    return (value - low) / (high - low)
+
+
+def clip(score: float) -> float:
+    """Into [0, 1]."""
+    return min(1.0, max(0.0, score))
 
 
 def _line(record: Record) -> str:
@@ -57,13 +65,15 @@ def _line(record: Record) -> str:
 
 
 def _cell(task: str, runs: Sequence[Record]) -> str:
+    """Mean over seeds, clipped after averaging; the spread is of the seeds' clipped scores."""
     if not runs:
         return "–"
     scores = [normalize(task, float(run["test"])) for run in runs]
-    spread = f" ± {stdev(scores):.3f}" if len(scores) > 1 else ""
+    spread = f" ± {stdev(map(clip, scores)):.3f}" if len(scores) > 1 else ""
     millions = fmean(run["interactions"] for run in runs) / 1e6
     seeds = "" if len(scores) == 5 else f", {len(scores)} seed{'s' if len(scores) > 1 else ''}"
-    return f"{fmean(scores):.3f}{spread} ({millions:.2f} M{seeds})"
+    frozen = "†" if runs[0]["stopped"].startswith("no gradient") else ""
+    return f"{clip(fmean(scores)):.3f}{spread} ({millions:.2f} M{seeds}{frozen})"
 
 
 def table() -> str:
@@ -88,7 +98,39 @@ def worst() -> str:
     runs = [r for r in load(RECORDS).records if r["task"] in CELLS and "test" in r]
     own = [r for r in runs if _line(r) == "PolyStep, own steps"]
     lows = {
-        words: [normalize(task, float(r["test"])) for r in own if r["task"] == task]
+        words: [clip(normalize(task, float(r["test"]))) for r in own if r["task"] == task]
         for task, words in CELLS.items()
     }
     return ", ".join(f"{words} {min(low):.3f}" for words, low in lows.items() if low)
+
+
+BODY_NAMES = {
+    "swimmer": ("Swimmer-v5", "linear, float"),
+    "swimmer-int8": ("Swimmer-v5", "linear, INT8 weights"),
+    "hopper": ("Hopper-v5", "linear, float"),
+    "gym:HalfCheetah-v5": ("HalfCheetah-v5", "16 ReLU units"),
+}
+
+
+def bodies() -> str:
+    """MuJoCo: the return of every seed."""
+    runs = [r for r in load(BODIES).records if "test" in r] if BODIES.exists() else []
+    lines = []
+    for task, (body, policy) in BODY_NAMES.items():
+        mine = [r for r in runs if r["task"] == task]
+        if mine:
+            returns = [float(r["test"]) for r in mine]
+            millions = fmean(r["interactions"] for r in mine) / 1e6
+            each = ", ".join(f"{value:,.0f}" for value in returns)
+            lines.append([body, policy, f"{fmean(returns):,.0f}", each, f"{millions:.2f}"])
+    head = ["body", "policy", "return, mean", "each seed", "million interactions"]
+    return markdown_table(head, lines)
+
+
+def throughput() -> str:
+    """Interactions per second of one core."""
+    rows = [json.loads(line) for line in THROUGHPUT.read_text().splitlines()]
+    names = ["steps per second of processor time", "gymnasium", "stable-baselines3"]
+    lines = [[row["environment"], *(f"{row[name]:,.0f}" for name in names)] for row in rows]
+    head = ["environment", "compiled", "gymnasium, no policy", "stable-baselines3, PPO's policy"]
+    return markdown_table(head, lines)

@@ -58,6 +58,7 @@ def pages() -> dict[Path, str]:
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
     made["pictures"] = pictures.table()
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
+    made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
     made |= spiking_libraries.tables()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}

@@ -1,6 +1,6 @@
 """Train PPO, DQN and ARS on CartPole and Acrobot, as far as no record has it yet.
 
-    python -m benchmarks.rl.gradient_runs [--methods ppo,dqn] [--seeds 42]
+    python -m benchmarks.rl.gradient_runs [--methods ppo,dqn] [--seeds 42] [--precisions int8]
 
 A run has 1 million interactions and appends one JSON line to benchmarks/results/rl.jsonl. All
 cells come with the first seed first. One core is used.
@@ -87,11 +87,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", default=",".join(stable.METHODS))
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--precisions", default=",".join(stable.PRECISIONS))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    methods, seeds = options.methods.split(","), {int(seed) for seed in options.seeds.split(",")}
+    methods, precisions = options.methods.split(","), options.precisions.split(",")
+    seeds = {int(seed) for seed in options.seeds.split(",")}
     for run in plan():
-        if run.method not in methods or run.seed not in seeds or run.key in find_recorded():
+        wanted = run.method in methods and run.precision in precisions and run.seed in seeds
+        if not wanted or run.key in find_recorded():
             continue
         print(*run.key, flush=True)
         try:

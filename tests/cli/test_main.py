@@ -105,6 +105,7 @@ REFUSED = {
     "train mlp --out /dev/null/x": "/dev/null/x would lie in /dev/null, a file; name another with",
     "evaluate none.pt": "no checkpoint at none.pt",
     "compare mlp --methods mezo,mezo": "--methods has mezo 2 times",
+    "compare mlp --match interactions": "mlp plays no environment, so its runs cannot be matched",
     "compare mlp --records /proc/x": f"/proc/x {NO_FILES} --records\n",
     "compare mlp --records .": ". is a folder; name a file in it with --records\n",
     "compare mlp --picture .": ". is a folder; name a file in it with --picture\n",

@@ -44,7 +44,6 @@ def test_without_the_rule_nothing_ever_moves():
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.filterwarnings("ignore:dead")
 def test_the_rule_widens_until_rows_differ_and_then_shortens_again(seed):
     opt = optimizer((LeavePlateau(),), seed)
     radii, dead = [], []

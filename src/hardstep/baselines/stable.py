@@ -19,6 +19,7 @@ straight-through estimator passes gradients on unchanged, through sign where |x|
 gradients. The authors' code has networks of 16 units instead of the library's default.
 """
 
+import copy
 import time
 import warnings
 from collections import deque
@@ -57,6 +58,7 @@ TEST_SEED = 1_000_000  # of the first test episode; training draws its episodes 
 CURVE_POINTS = 50
 WINDOW = 100  # training episodes averaged for a point, as in the library's log
 
+FROZEN = 20_000  # interactions that show that a network without gradients keeps its weights
 ARS_UNITS = 16
 SMALLEST = 1e-30  # largest value that is told from 0
 
@@ -218,6 +220,10 @@ def train(
     The libraries finish what they began: PPO its rollout of 2,048 interactions, ARS its
     generation. `interactions` of the record has them, too. Seconds are of training only.
 
+    A network whose gradients are all exactly 0 is the same after any number of interactions. Its
+    run ends after `FROZEN` of them if its weights are still those of the start, bit for bit;
+    `stopped` says so.
+
     Raises:
         ConfigError: Something is unknown, or there is no budget.
     """
@@ -241,7 +247,11 @@ def train(
                 on_point(point)
 
         tally.on_point = note
-        model.learn(interactions, callback=generations)
+        has_gradients = precision == "float" or method not in ("ppo", "dqn")
+        start = copy.deepcopy(model.policy.state_dict())
+        model.learn(interactions if has_gradients else min(FROZEN, interactions), generations)
+        if not has_gradients and not _equal(start, model.policy.state_dict()):
+            raise AssertionError(f"{method}, {precision}: weights moved without gradients")
         seconds, cpu_seconds = spent()
     finally:
         tally.close()
@@ -260,8 +270,12 @@ def train(
             **{field: [getattr(point, field) for point in curve] for field in Point._fields},
             "evaluations": [0] * len(curve),
         },
-        "stopped": "finished",
+        "stopped": "finished" if has_gradients else "no gradient: all weights as at the start",
     }
+
+
+def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def _count_steps(model: BaseAlgorithm, generations: Generations) -> Callable[[], int]:

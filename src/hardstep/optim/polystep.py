@@ -92,7 +92,7 @@ class PolyStep:
         check_method("evaluator", self.evaluator, "losses", "Incremental()")
         self._searched = Searched(model, only)
         self.report: StepReport | None = None
-        self._watch = Watch()
+        self._watch = Watch(sum(rule.patience for rule in self.settings.rules))
         self._bind(self._searched.layout)
 
     def _bind(self, layout: Layout) -> None:

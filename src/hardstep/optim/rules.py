@@ -49,6 +49,11 @@ class Rule:
         del move
         return {}
 
+    @property
+    def patience(self) -> int:
+        """Steps without any difference between probes that it may need to end them by itself."""
+        return 0
+
     def extend(self, reach: Reach, state: RuleState) -> Reach:
         """How far to look and to go instead, before probes are placed."""
         del state
@@ -271,6 +276,11 @@ class LeavePlateau(Rule):
         for name, value in (("factor", self.factor), ("most", self.most)):
             if not 1 < value < math.inf:
                 raise ConfigError(f"LeavePlateau: {name} must be > 1 and finite, got {value}")
+
+    @property
+    def patience(self) -> int:
+        """Steps until both radii are as long as they get."""
+        return math.ceil(math.log(self.most, self.factor))
 
     def init(self, move: Tensor) -> RuleState:
         """The usual reach, and no loss seen."""

@@ -31,9 +31,14 @@ READS = ("_local_scalar_dense", ".item()", "control flow")  # what evaluators sa
 
 
 class Watch:
-    """Of one optimizer; takes no part in its steps."""
+    """Of one optimizer; takes no part in its steps.
 
-    def __init__(self) -> None:
+    Args:
+        patience: Dead steps that the optimizer's rules may need to end them by themselves.
+    """
+
+    def __init__(self, patience: int = 0) -> None:
+        self._most_dead = ALL_DEAD_STEPS + patience
         self._losses: list[float] = []  # of the first steps
         self._best = math.inf
         self._dead: list[float] = []  # shares of the latest steps in a row that had too much
@@ -66,17 +71,17 @@ class Watch:
         )
         if self._has_learned(report.loss):
             return
-        if self._dead[-ALL_DEAD_STEPS:] == [1.0] * ALL_DEAD_STEPS:
+        if self._dead[-self._most_dead :] == [1.0] * self._most_dead:
             self._warn(
                 DeadRowsWarning,
-                f"dead: in {ALL_DEAD_STEPS} steps in a row, all probes of a step returned the same "
-                f"loss ({report.loss:.4g} in the last one), so nothing can move; {way_out}",
+                f"dead: in {self._most_dead} steps in a row, all probes of a step returned the "
+                f"same loss ({report.loss:.4g} in the last one), so nothing can move; {way_out}",
             )
-        elif len(self._dead) >= DEAD_STEPS:
+        elif len(self._dead) >= max(DEAD_STEPS, self._most_dead):
             self._warn(
                 DeadRowsWarning,
-                f"nearly dead: in {DEAD_STEPS} steps in a row, all probes of a particle returned "
-                f"the same loss for at least {math.floor(100 * min(self._dead))} % of the "
+                f"nearly dead: in {len(self._dead)} steps in a row, all probes of a particle "
+                f"returned the same loss for at least {math.floor(100 * min(self._dead))} % of the "
                 f"particles, so these do not move; {way_out}",
             )
 

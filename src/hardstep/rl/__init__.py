@@ -1,32 +1,9 @@
-"""Policies, and environments that play them.
+"""Policies, and environments that play them; the stub beside this file lists what is in it.
 
 The compiled environments need nothing further; gymnasium, MuJoCo and films need the extra `rl`.
+Names are imported when they are used: a worker process plays without torch, and starts quickly.
 """
 
-from hardstep.rl.agent import Agent, Rollouts, minus_return
-from hardstep.rl.compiled import Classic
-from hardstep.rl.environments import Environment, Episodes
-from hardstep.rl.export import to_c, write
-from hardstep.rl.gym import Gym
-from hardstep.rl.mujoco import MuJoCo, open_mujoco
-from hardstep.rl.policies import Policy, Stack
-from hardstep.rl.spaces import Continuous, Discrete, MultiDiscrete
+import lazy_loader
 
-__all__ = [
-    "Agent",
-    "Classic",
-    "Continuous",
-    "Discrete",
-    "Environment",
-    "Episodes",
-    "Gym",
-    "MuJoCo",
-    "MultiDiscrete",
-    "Policy",
-    "Rollouts",
-    "Stack",
-    "minus_return",
-    "open_mujoco",
-    "to_c",
-    "write",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -58,31 +58,25 @@ class _Played:
     steps: int
     goal: float | None = None  # return that cannot be surpassed
     hidden: int = 16
-    normalize: bool = False
     episodes: int = EPISODES
 
 
-def _mujoco(name: str) -> Environment:
+def _open(name: str) -> Environment:
+    """Through MuJoCo's batch where it can, else through gymnasium."""
     from hardstep.rl.mujoco import open_mujoco
 
     return open_mujoco(name)
 
 
-def _gym(name: str) -> Environment:
-    from hardstep.rl.gym import Gym
-
-    return Gym(name)
-
-
 # A thousand steps from nearly one start: a second episode would tell little.
-_CONTROL = partial(_Played, hidden=0, normalize=True, episodes=1)
+_CONTROL = partial(_Played, hidden=0, episodes=1)
 _ENVIRONMENTS = {
-    "cartpole": _Played(partial(Classic, "CartPole-v1"), "balance a pole on a cart", 200, 500.0),
+    "cartpole": _Played(partial(Classic, "CartPole-v1"), "balance a pole on a cart", 300, 500.0),
     "acrobot": _Played(partial(Classic, "Acrobot-v1"), "swing a two-link arm up", 450),
     "mountaincar": _Played(partial(Classic, "MountainCar-v0"), "drive out of a valley", 150),
     "pendulum": _Played(partial(Classic, "Pendulum-v1"), "swing a pendulum up", 300),
-    "swimmer": _CONTROL(partial(_mujoco, "Swimmer-v5"), "make a three-link swimmer swim", 115),
-    "hopper": _CONTROL(partial(_mujoco, "Hopper-v5"), "make a one-legged robot hop", 400),
+    "swimmer": _CONTROL(partial(_open, "Swimmer-v5"), "make a three-link swimmer swim", 115),
+    "hopper": _CONTROL(partial(_open, "Hopper-v5"), "make a one-legged robot hop", 400),
 }
 STEMS = tuple(_ENVIRONMENTS)
 NAMES = tuple(
@@ -120,7 +114,7 @@ def find_policy(name: str) -> Task:
         identifier, _, precision = name.removeprefix("gym:").partition(":")
         precision = precision or "float"
         check_name(precision, PRECISIONS, "precision")
-        played = _Played(partial(_gym, identifier), identifier, 200, normalize=True)
+        played = _Played(partial(_open, identifier), identifier, 200)
     else:
         stem, _, precision = name.partition("-")
         precision, played = precision or "float", _ENVIRONMENTS[stem]
@@ -133,7 +127,7 @@ def _make_task(name: str, played: _Played, precision: str) -> Task:
         name=name,
         title=f"{played.title}: {kind}, {precision}",
         data=episodes,
-        model=partial(make_agent, played.make, played.hidden, precision, played.normalize),
+        model=partial(make_agent, played.make, played.hidden, precision),
         settings=policy,
         steps=played.steps,
         batch_size=played.episodes,
@@ -145,23 +139,19 @@ def _make_task(name: str, played: _Played, precision: str) -> Task:
     )
 
 
-def make_agent(
-    make: Callable[[], Environment], hidden: int, precision: str, normalize: bool
-) -> Agent:
-    """A new agent.
+def make_agent(make: Callable[[], Environment], hidden: int, precision: str) -> Agent:
+    """A new agent; it scales observations by what training has seen.
 
     Args:
         make: The environment.
         hidden: Units of the policy; 0 for a linear one.
         precision: Of the hidden units, or of the weights of a linear policy.
-        normalize: Whether observations are scaled by what training has seen.
     """
     environment = make()
     activation = "relu" if precision == "float" or not hidden else precision
     weights = "float" if hidden else precision
-    made = Policy(
-        environment.observations, environment.space, hidden, activation, weights, normalize
-    )
+    shape = (environment.observations, environment.space, hidden)
+    made = Policy(*shape, activation, weights, normalize=True)
     return Agent(made, environment)
 
 
