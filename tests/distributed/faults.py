@@ -240,7 +240,7 @@ def disk(folder, draw):
 
 IN_PROCESS = {"staged": staged, "pool": pool, "ray": ray}
 AS_COMMAND = {"driver": driver, "torchrun": torchrun, "disk": disk}
-RUNS = {"staged": 9, "pool": 9, "ray": 6, "driver": 6, "torchrun": 8, "disk": 2}
+RUNS = {"staged": 9, "pool": 6, "ray": 4, "driver": 4, "torchrun": 6, "disk": 1}
 
 
 def main() -> int:

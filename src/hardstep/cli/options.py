@@ -86,15 +86,15 @@ class TrainOptions:
         int | None,
         Option(
             min=1,
-            help="Share the evaluations of a step among this many processes, on this machine or, "
-            "with --ray, on a cluster. The result is the same, bit for bit.",
+            help="Use this many processes for the evaluations of a step, on this machine or, with "
+            "--ray, on a cluster. The result is the same, bit for bit.",
         ),
     ] = None
     ray: Annotated[
         str | None,
         Option(
             metavar="[ADDRESS]",
-            help="Let Ray run the workers: on the cluster at this address, or on this machine.",
+            help="Use Ray for these processes: on the cluster at this address, or on this machine.",
         ),
     ] = None
     coverage: Annotated[

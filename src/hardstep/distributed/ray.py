@@ -61,8 +61,9 @@ class Ray(Engine):
         prepare: Called once in every actor with its name: open the board, calibrate it, return it.
             An objective finds it with `device()`. Called again when the actor is started again.
         options: For Ray, per actor: `{"num_gpus": 1}`, `{"resources": {"board": 1}}`.
-        timeout: Seconds that a tile may take, also while it waits for the one before it; an actor
-            that exceeds it is started again. For devices that hang; no limit if left out.
+        timeout: Seconds that a tile may take, also while it waits for the one before it or for its
+            actor; one that exceeds it is started again. For devices that hang; no limit if left
+            out.
         evaluator: How a worker computes losses of a model; see `Futures`.
         patience: What is done when workers fail.
         tiles: Per worker and step.
@@ -101,7 +102,8 @@ class Ray(Engine):
         self._prepare = prepare
         self._actors: dict[str, Any] = {}
         self._load: dict[str, int] = {}  # tiles that fly to each
-        self._starting: dict[Any, str] = {}
+        self._starting: dict[Any, str] = {}  # what answers when an actor is up
+        self._fault = ""  # of the last one that did not start
         self._start()
 
     def __enter__(self) -> "Ray":
@@ -119,31 +121,34 @@ class Ray(Engine):
         self.prepare()
 
     def prepare(self) -> None:
-        """Take in the actors that have started; wait for the first."""
-        waiting = list(self._starting)
-        if not waiting:
-            return
-        timeout = 0 if self._load else self._patience.timeout
-        ready, _ = self._ray.wait(
-            waiting, num_returns=1 if timeout else len(waiting), timeout=timeout
-        )
-        for ref in ready:
-            name = self._starting.pop(ref)
-            try:
-                self._ray.get(ref)
-            except Exception as error:
-                self.counts.lost += 1
-                self._actors.pop(name)
-                last = error
-            else:
-                self._load[name] = 0
+        """Take in the actors that have started; if there is none, wait for the first."""
+        self._admit(0.0 if self._load else self._patience.timeout)
         if not self._load and not self._starting:
-            raise WorkerError(f"no Ray actor could be started ({_shorten(last)})") from last
+            raise WorkerError(f"no Ray actor could be started ({self._fault})")
         if not self._load:
             raise WorkerError(
                 f"no Ray actor has started within {self._patience.timeout:g} s; has the cluster "
                 f"{self._options} to give?"
             )
+
+    def _admit(self, timeout: float) -> None:
+        """Let actors that have started have tiles."""
+        deadline = time.monotonic() + timeout
+        while self._starting:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _ = self._ray.wait(list(self._starting), num_returns=1, timeout=left)
+            for ref in ready:
+                name = self._starting.pop(ref)
+                try:
+                    self._ray.get(ref)
+                except Exception as error:
+                    self.counts.lost += 1
+                    self._actors.pop(name)
+                    self._fault = _shorten(error)
+                else:
+                    self._load[name] = 0
+            if not ready or self._load:
+                return
 
     @property
     def workers(self) -> int:
@@ -152,8 +157,8 @@ class Ray(Engine):
 
     def submit(self, task: Task) -> "Future[Any]":
         """Hand out a tile to the actor with the fewest."""
-        if not self._load:
-            raise WorkerError("no Ray actor is left; start the run again, and resume")
+        if not self._load:  # all of them are being started again
+            self.prepare()
         name = min(self._load, key=self._load.__getitem__)
         future: Future[Any] = self._actors[name].evaluate.remote(task).future()
         self._load[name] += 1
@@ -167,15 +172,19 @@ class Ray(Engine):
             self._load[name] -= 1
 
     def tend(self) -> None:
-        """Start actors again that have not answered in time."""
+        """Start actors again that have not answered in time; without tiles until they are up."""
+        self._admit(0.0)
         if self._timeout is None:
             return
         now = time.monotonic()
-        late = {name for name, since in list(self._since.values()) if now - since > self._timeout}
-        for name in late:
+        flying = list(self._since.values())
+        for name in {name for name, since in flying if now - since > self._timeout}:
+            if name not in self._load:
+                continue
+            del self._load[name]
+            self.counts.lost += 1
             self._ray.kill(self._actors[name], no_restart=False)
-            for future in [one for one, (own, _) in list(self._since.items()) if own == name]:
-                self._since[future] = name, now  # it gets the time again
+            self._starting[self._actors[name].is_there.remote()] = name
 
     def is_loss(self, error: BaseException) -> bool:
         """Whether an actor, its node or Ray's connection to it is gone."""
@@ -189,7 +198,7 @@ class Ray(Engine):
             for name, actor in list(self._actors.items()):
                 if gone and gone in str(actor):
                     self._load.pop(name, None)
-        if not self._load:
+        if not self._load and not self._starting:
             raise WorkerError(f"no Ray actor is left ({_shorten(error)})") from error
 
     def close(self) -> None:
