@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
+from hardstep.evaluation.fused import plan
 from hardstep.evaluation.trace.overlap import are_apart
 from hardstep.evaluation.trace.recurrence import CELLS, unroll
 from hardstep.nn import build
@@ -195,6 +196,15 @@ def test_a_layer_that_no_kernel_follows_is_evaluated_as_torch_runs_it():
     ModelObjective(problem, evaluator).losses(candidates)
     assert evaluator.notes["layer.weight_ih_l0", "layer.bias_ih_l0"] == "kernels are switched off"
     assert evaluator.notes["out.weight", "out.bias"] == "incremental"
+
+
+def test_weights_that_no_cache_holds_take_whole_forward_passes(monkeypatch):
+    monkeypatch.setattr(plan, "CACHE_BYTES", 0)
+    problem = problem_of("lstm", torch.float64)
+    evaluator, _ = check_losses(problem, "lstm", RowWise(2), torch.float64)
+    reason = "the weights of a loop over time, 0 MB, exceed the cache"
+    assert evaluator.notes["layer.weight_hh_l0", "layer.bias_hh_l0"] == reason
+    assert evaluator.notes["out.weight", "out.bias"] == "fused"
 
 
 def test_packed_sequences_are_refused_in_a_sentence():

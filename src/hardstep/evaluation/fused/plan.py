@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
-from hardstep.evaluation.fused.expressions import Access, Move, Unfusable
+from hardstep.evaluation.fused.expressions import Access, Expr, Move, Product, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
 from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
 from hardstep.evaluation.fused.translate import (
@@ -50,6 +50,7 @@ class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
 
 Operators = Mapping[str, KnowsKernels]
 Rows = Matrix | Slab
+CACHE_BYTES = 6 << 20  # of weights that are read again at every time step
 
 
 class Axes(NamedTuple):
@@ -151,6 +152,20 @@ def find_axes(nodes: list[Node], base: Lookup) -> list[Axes]:
             ):
                 found |= {Axes(shapes[1][0], 1): None, Axes(shapes[1][1], 0): None}
     return list(found)
+
+
+def _check_cache(needed: list[Expr]) -> None:
+    """Refuse weights of a loop over time that would come from memory for every few examples."""
+    products = [expr for expr in needed if isinstance(expr, Product)]
+    times = Counter(expr.weight for expr in products)
+    again = {
+        expr.weight: (expr.args[0].domain or 1) * (expr.domain or 1) * expr.kind.num_bytes
+        for expr in products
+        if times[expr.weight] > 1
+    }
+    size = sum(again.values())
+    if size > CACHE_BYTES:
+        raise Unfusable(f"the weights of a loop over time, {size / 1e6:,.0f} MB, exceed the cache")
 
 
 class _Builder:
@@ -338,6 +353,7 @@ class _Builder:
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
         writer = choose_writer(self.t.program)
+        _check_cache(writer.schedule.needed)
         self.plan.text = writer.write()
         compile_kernel(self.plan.text)  # now, while there is another way
         self.plan.lanes, self.plan.scratch = writer.lanes, writer.schedule.scratch
