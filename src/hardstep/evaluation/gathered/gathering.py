@@ -13,14 +13,24 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
-from hardstep.evaluation.gathered.rows import FEW, Region, RowReader, find_rows, put_back, take_rows
+from hardstep.evaluation.gathered.rows import (
+    FEW,
+    Region,
+    RowReader,
+    fill_in,
+    find_rows,
+    follow_rows,
+    plan_rows,
+    put_back,
+    take_rows,
+)
 from hardstep.evaluation.gathered.scene import Cut, Part
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
 from hardstep.evaluation.trace.record import Node
 
-PIECE_BYTES = 1 << 20  # of the largest value of candidates whose examples run together
+PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
@@ -98,12 +108,45 @@ class Gathering:
         middle = large[-1] + 1 if large else 0
         kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
         parts: list[Reader] = []
+        entry = self._find_entry(nodes, env)
+        first = entry.end if entry is not None and entry.end < middle else 0
         for part in self._list_pieces(num) if middle else ():
             parts.append(self._begin(env, part))
-            self._run(parts[-1], nodes[:middle], kept)
+            if entry is not None and first:
+                self._enter_rows(parts[-1], entry, nodes)
+            self._run(parts[-1], nodes[first:middle], kept)
         read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
         self._run(read, nodes[middle:])
         return read
+
+    def _find_entry(self, nodes: list[Node], env: Mapping[int, Change]) -> Region | None:
+        """Where only the token runs on that a parameter changes, such as one of positions."""
+        (index, change), *others = env.items()
+        place = self.scene.places[index]
+        if others or place is None or not isinstance(change, Column):
+            return None
+        dim = place.check_dim(change.axis, "a changed parameter")
+        region = follow_rows(self.scene, nodes, 0, index, dim)
+        inside = nodes[: region.end]
+        asked = [any(self.plan.parts[node.outputs[0]]) for node in inside]
+        products = [self.plan.is_product(node) for node in inside]
+        return region if any(products) and not any(asked) else None
+
+    def _enter_rows(self, read: Reader, region: Region, nodes: list[Node]) -> None:
+        """The changed token of every example through the operations that keep tokens apart."""
+        column = read.column(region.choice)
+        assert column is not None
+        values = read.lift_column(region.choice, column)
+        candidate = torch.arange(read.num, device=values.device).repeat_interleave(self.scene.num)
+        example = torch.arange(self.scene.num, device=values.device).repeat(read.num)
+        rows = RowReader(self.lifts, read.num, Pairs(candidate, example), column.unit[candidate])
+        dim = region.dims[region.choice]
+        rows.env[region.choice] = values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0)
+        rows.cuts[region.choice] = Cut(dim, 0, 1)
+        parts = plan_rows(self.scene, nodes, region)
+        self._run(rows, nodes[: region.end], region.leaving, parts)
+        read.env.clear()
+        read.env.update(fill_in(rows, region, self.lifts))
 
     def _is_large(self, node: Node) -> bool:
         """Whether an operation reads or makes large values of examples."""
