@@ -216,7 +216,8 @@ class Gathering:
         """Operations one after the other, on what changes of their arguments."""
         last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
         for number, node in enumerate(nodes):
-            self._run_one(read, node, parts or self.plan.parts)
+            if any(index in read.env for index in node.inputs):
+                self._run_one(read, node, parts or self.plan.parts)
             for index in node.inputs:
                 if last_use[index] == number and index not in kept and index not in self._behind:
                     read.forget(index)
@@ -231,12 +232,18 @@ class Gathering:
             return
         read.asked, read.out = parts[node.outputs[0]]
         for index, value in zip(node.outputs, call.run(read), strict=True):
-            if value is None:
+            if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
             read.env[index] = Stacked(value) if call.closes else value
             read.cuts.pop(index, None)
             if read.out is not None:
                 read.cuts[index] = read.out
+
+    def _is_base(self, read: Reader, index: int, value: Tensor) -> bool:
+        """Whether a part that was taken is the base's: units of queries leave keys as they are."""
+        if read.pairs is not None or read.out is not None:
+            return False
+        return bool((value == self.lifts.of(index)).all())
 
 
 def _take(change: Change, part: slice) -> Change:
@@ -249,18 +256,29 @@ def _take(change: Change, part: slice) -> Change:
 
 def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
     """What pieces computed, one behind the other."""
-    for index in kept:
-        values, changes = [], []
-        for part in parts:
-            found = part.env.get(index)
-            if isinstance(found, Tensor):
-                values.append(found.expand(part.num, *found.shape[1:]))
-            elif isinstance(found, Stacked):
-                changes.append(found.values)
-        if values:
-            whole.env[index] = torch.cat(values)
-        elif changes:
-            whole.env[index] = Stacked(torch.cat(changes))
-    for part in parts[:1]:
+    for part in parts:
         whole.cuts.update(part.cuts)
+    for index in kept:
+        found = [part.env.get(index) for part in parts]
+        pieces = [
+            _expand(whole, part.num, index, one) for part, one in zip(parts, found, strict=True)
+        ]
+        if any(isinstance(one, Tensor) for one in found):
+            whole.env[index] = torch.cat(pieces)
+        elif any(isinstance(one, Stacked) for one in found):
+            whole.env[index] = Stacked(torch.cat(pieces))
     return whole
+
+
+def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | None) -> Tensor:
+    """A piece's value for each of its candidates; the base's where none of them changes it."""
+    if isinstance(found, Stacked):
+        return found.values
+    if isinstance(found, Tensor):
+        return found.expand(num, *found.shape[1:])
+    if whole.scene.places[index] is None:
+        base = whole.scene.base(index)
+    else:
+        base, cut = whole.lifts.of(index), whole.cuts.get(index)
+        base = base if cut is None else base.narrow(1 + cut.dim, cut.start, cut.length)
+    return base.expand(num, *base.shape)
