@@ -21,7 +21,9 @@ from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.trace.record import Refused
 
-TILE = 64  # candidates whose columns are carried together
+TILE = 64  # candidates whose columns are carried together, at most
+TILE_BYTES = 64 << 20  # of their largest values, of which rows or a few at a time are computed
+ALIVE = 8  # times its largest value, which the examples of one candidate may take
 EXAMPLES_BYTES = 4 << 20  # the largest value of the examples that run together
 
 
@@ -40,7 +42,7 @@ class Gathered(Tier):
             return ""
         try:
             gathering = _gather(step, span, step.scene)
-            if not _is_for(gathering, step.scene):
+            if not _is_for(gathering, step.scene) or not self._has_room(step, gathering):
                 return ""
             read = self._find_read(step, span, gathering)
         except Mixed:
@@ -51,9 +53,15 @@ class Gathered(Tier):
             return _explain(fault)
         per_particle = step.candidates.offsets.shape[1] * step.candidates.offsets.shape[2]
         if read is None or span.start % per_particle or span.end % per_particle:
-            return tile_evenly(span, TILE, partial(_run, gathering, step.candidates))
+            run = partial(_run, gathering, step.candidates)
+            return tile_evenly(span, _find_tile(gathering), run)
         self._remember(step, span, read)
         return _tile_by_examples(step, span, gathering, read)
+
+    def _has_room(self, step: Step, gathering: Gathering) -> bool:
+        """Whether the budget holds the record twice (examples in front), and one candidate."""
+        needed = 2 * step.record.nbytes + ALIVE * gathering.walk.largest
+        return needed <= self.memory_budget
 
     def _find_read(self, step: Step, span: Span, gathering: Gathering) -> Tensor | None:
         """How many examples each candidate reaches, if it changes nothing but rows of tables."""
@@ -85,7 +93,14 @@ class Gathered(Tier):
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
-        return TierReport(GATHERED, reason, TILE, Cost())
+        assert isinstance(step.scene, Scene)
+        tile = _find_tile(_gather(step, span, step.scene))
+        return TierReport(GATHERED, reason, tile, Cost())
+
+
+def _find_tile(gathering: Gathering) -> int:
+    """Candidates at once, by their largest value."""
+    return max(1, min(TILE, TILE_BYTES // gathering.walk.largest))
 
 
 def _explain(fault: Exception) -> str:

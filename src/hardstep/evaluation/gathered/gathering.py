@@ -13,14 +13,24 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
-from hardstep.evaluation.gathered.rows import FEW, Region, RowReader, find_rows, put_back, take_rows
+from hardstep.evaluation.gathered.rows import (
+    FEW,
+    Region,
+    RowReader,
+    fill_in,
+    find_rows,
+    follow_rows,
+    plan_rows,
+    put_back,
+    take_rows,
+)
 from hardstep.evaluation.gathered.scene import Cut, Part
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
 from hardstep.evaluation.trace.record import Node
 
-PIECE_BYTES = 1 << 20  # of the largest value of candidates whose examples run together
+PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
@@ -98,12 +108,45 @@ class Gathering:
         middle = large[-1] + 1 if large else 0
         kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
         parts: list[Reader] = []
+        entry = self._find_entry(nodes, env)
+        first = entry.end if entry is not None and entry.end < middle else 0
         for part in self._list_pieces(num) if middle else ():
             parts.append(self._begin(env, part))
-            self._run(parts[-1], nodes[:middle], kept)
+            if entry is not None and first:
+                self._enter_rows(parts[-1], entry, nodes)
+            self._run(parts[-1], nodes[first:middle], kept)
         read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
         self._run(read, nodes[middle:])
         return read
+
+    def _find_entry(self, nodes: list[Node], env: Mapping[int, Change]) -> Region | None:
+        """Where only the token runs on that a parameter changes, such as one of positions."""
+        (index, change), *others = env.items()
+        place = self.scene.places[index]
+        if others or place is None or not isinstance(change, Column):
+            return None
+        dim = place.check_dim(change.axis, "a changed parameter")
+        region = follow_rows(self.scene, nodes, 0, index, dim)
+        inside = nodes[: region.end]
+        asked = [any(self.plan.parts[node.outputs[0]]) for node in inside]
+        products = [self.plan.is_product(node) for node in inside]
+        return region if any(products) and not any(asked) else None
+
+    def _enter_rows(self, read: Reader, region: Region, nodes: list[Node]) -> None:
+        """The changed token of every example through the operations that keep tokens apart."""
+        column = read.column(region.choice)
+        assert column is not None
+        values = read.lift_column(region.choice, column)
+        candidate = torch.arange(read.num, device=values.device).repeat_interleave(self.scene.num)
+        example = torch.arange(self.scene.num, device=values.device).repeat(read.num)
+        rows = RowReader(self.lifts, read.num, Pairs(candidate, example), column.unit[candidate])
+        dim = region.dims[region.choice]
+        rows.env[region.choice] = values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0)
+        rows.cuts[region.choice] = Cut(dim, 0, 1)
+        parts = plan_rows(self.scene, nodes, region)
+        self._run(rows, nodes[: region.end], region.leaving, parts)
+        read.env.clear()
+        read.env.update(fill_in(rows, region, self.lifts))
 
     def _is_large(self, node: Node) -> bool:
         """Whether an operation reads or makes large values of examples."""
@@ -173,7 +216,8 @@ class Gathering:
         """Operations one after the other, on what changes of their arguments."""
         last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
         for number, node in enumerate(nodes):
-            self._run_one(read, node, parts or self.plan.parts)
+            if any(index in read.env for index in node.inputs):
+                self._run_one(read, node, parts or self.plan.parts)
             for index in node.inputs:
                 if last_use[index] == number and index not in kept and index not in self._behind:
                     read.forget(index)
@@ -188,12 +232,18 @@ class Gathering:
             return
         read.asked, read.out = parts[node.outputs[0]]
         for index, value in zip(node.outputs, call.run(read), strict=True):
-            if value is None:
+            if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
             read.env[index] = Stacked(value) if call.closes else value
             read.cuts.pop(index, None)
             if read.out is not None:
                 read.cuts[index] = read.out
+
+    def _is_base(self, read: Reader, index: int, value: Tensor) -> bool:
+        """Whether a part that was taken is the base's: units of queries leave keys as they are."""
+        if read.pairs is not None or read.out is not None:
+            return False
+        return bool((value == self.lifts.of(index)).all())
 
 
 def _take(change: Change, part: slice) -> Change:
@@ -206,18 +256,29 @@ def _take(change: Change, part: slice) -> Change:
 
 def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
     """What pieces computed, one behind the other."""
-    for index in kept:
-        values, changes = [], []
-        for part in parts:
-            found = part.env.get(index)
-            if isinstance(found, Tensor):
-                values.append(found.expand(part.num, *found.shape[1:]))
-            elif isinstance(found, Stacked):
-                changes.append(found.values)
-        if values:
-            whole.env[index] = torch.cat(values)
-        elif changes:
-            whole.env[index] = Stacked(torch.cat(changes))
-    for part in parts[:1]:
+    for part in parts:
         whole.cuts.update(part.cuts)
+    for index in kept:
+        found = [part.env.get(index) for part in parts]
+        pieces = [
+            _expand(whole, part.num, index, one) for part, one in zip(parts, found, strict=True)
+        ]
+        if any(isinstance(one, Tensor) for one in found):
+            whole.env[index] = torch.cat(pieces)
+        elif any(isinstance(one, Stacked) for one in found):
+            whole.env[index] = Stacked(torch.cat(pieces))
     return whole
+
+
+def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | None) -> Tensor:
+    """A piece's value for each of its candidates; the base's where none of them changes it."""
+    if isinstance(found, Stacked):
+        return found.values
+    if isinstance(found, Tensor):
+        return found.expand(num, *found.shape[1:])
+    if whole.scene.places[index] is None:
+        base = whole.scene.base(index)
+    else:
+        base, cut = whole.lifts.of(index), whole.cuts.get(index)
+        base = base if cut is None else base.narrow(1 + cut.dim, cut.start, cut.length)
+    return base.expand(num, *base.shape)

@@ -119,11 +119,18 @@ def call_gather(node: Node, scene: Scene) -> Call:
     same = same and scene.shape(source)[own + 1 :] == scene.shape(at)[own + 1 :]
 
     def run(read: Reader) -> tuple[Tensor]:
-        if read.pairs is not None and not read.is_changed(source) and own == 0 and depth == 2:
-            return (_pick(read.lifts.of(source), read.pairs.example, read.read(at)),)
-        values = [read.read(index) for index in (source, at)]
-        value, places = map(read.widen, values)
-        return (value.gather(own + 2, places),)
+        places = read.read(at)
+        if own != 0 or depth != 2 or not same or source in read.asked:
+            value, places = map(read.widen, (read.read(source), places))
+            return (value.gather(own + 2, places),)
+        if read.is_changed(source):
+            value = read.widen(read.read(source))
+            numbers = torch.arange(value.shape[:2].numel(), device=value.device)
+            return (_pick(value.flatten(0, 1), numbers.reshape(value.shape[:2]), places),)
+        table = read.lifts.of(source)
+        whole = torch.arange(len(table), device=table.device)
+        example = whole if read.pairs is None else read.pairs.example
+        return (_pick(table, example.unsqueeze(0), places),)
 
     def track(dim: int) -> Mapping[int, int]:
         if not same:
@@ -134,7 +141,14 @@ def call_gather(node: Node, scene: Scene) -> Call:
 
 
 def _pick(table: Tensor, example: Tensor, places: Tensor) -> Tensor:
-    """Of (examples, n, units), at (1, pairs, …, units), without copies of whole examples."""
+    """Of (examples, n, units), what examples (lead) have at places (lead, m, units).
+
+    An index that is the same for all units takes whole rows, which are copied at once.
+    """
     num, units = table.shape[1:]
-    at = example.reshape(-1, *[1] * (places.dim() - 2)) * num + places[0]
-    return table.reshape(-1, units).gather(0, at.reshape(-1, units)).reshape(places.shape)
+    flat, start = table.reshape(-1, units), example.reshape(*example.shape, 1) * num
+    if places.stride(-1) == 0:
+        at = start + places[..., 0]
+        return flat.index_select(0, at.reshape(-1)).reshape(*at.shape, units)
+    at = start.unsqueeze(-1) + places
+    return flat.gather(0, at.reshape(-1, units)).reshape(at.shape)

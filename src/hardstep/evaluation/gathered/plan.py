@@ -33,7 +33,7 @@ class Plan:
     """
 
     def __init__(self, walk: Walk, scene: Scene, operators: Operators) -> None:
-        self.scene = scene
+        self.scene, self._operators = scene, operators
         for node in walk.nodes:
             for index in (*node.inputs, *node.outputs):
                 if index in scene.unknown and node.outputs[0] not in scene.closed:
@@ -46,7 +46,7 @@ class Plan:
             node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
             for node in self.nodes
         }
-        self.region = self._find_region(walk, operators)
+        self.region = self._find_region(walk)
         self.row_parts = plan_rows(scene, self.nodes, self.region) if self.region else {}
 
     def _is_behind(self, node: Node) -> bool:
@@ -62,6 +62,10 @@ class Plan:
     def call(self, node: Node) -> Call | None:
         """How a node treats examples; nothing if it has none."""
         return self.scene.calls.get(node.outputs[0])
+
+    def is_product(self, node: Node) -> bool:
+        """Whether a node is a matrix product."""
+        return self._operators[node.name].is_product
 
     def _find_needs(self) -> dict[int, Cut | None]:
         """How much of every value is read: a part, or (nothing here) all of it."""
@@ -99,10 +103,10 @@ class Plan:
             return None
         return cut
 
-    def _find_region(self, walk: Walk, operators: Operators) -> Region | None:
+    def _find_region(self, walk: Walk) -> Region | None:
         """Where only rows run on; not among operations of which parts are needed."""
-        known = [operators[node.name] for node in self.nodes]
-        hard, products = [one.is_hard for one in known], [one.is_product for one in known]
+        hard = [self._operators[node.name].is_hard for node in self.nodes]
+        products = [self.is_product(node) for node in self.nodes]
         region = find_region(self.scene, walk.sources, self.nodes, hard, products)
         if region is None:
             return None

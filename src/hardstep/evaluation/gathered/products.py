@@ -168,13 +168,7 @@ def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
     if column is None or column.axis != axis or read.is_changed(other):
         return None
     delta = read.delta(index, column)
-    values = read.base(other)
-    unit = read.by_candidate(column.unit)
-    dim = values.dim() - (2 if axis == 2 else 1)
-    at = unit.reshape(*unit.shape, *[1] * (values.dim() - 2))
-    shape = [*read.lead, *values.shape[2:]]
-    wide = values.expand(shape)
-    shape[dim] = 1
-    factor = wide.gather(dim, at.expand(shape))
+    # Along the units of the other factor: its rows, or its columns if it is the left one.
+    factor = read.pick_unit(read.base(other), column.unit, -2 if axis == 2 else -1)
     grown = delta.unsqueeze(-1 if axis == 2 else -2)
-    return torch.addcmul(read.base_result(out), grown, factor)
+    return torch.addcmul(read.base_result(out), grown, factor.unsqueeze(-2 if axis == 2 else -1))

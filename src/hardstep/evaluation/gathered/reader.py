@@ -139,6 +139,14 @@ class Reader:
             return values.unsqueeze(1)
         return values.index_select(0, self.pairs.candidate).unsqueeze(0)
 
+    def pick_unit(self, values: Tensor, unit: Tensor, dim: int) -> Tensor:
+        """The base's numbers (1, …) at each candidate's unit: (lead, … without the dimension)."""
+        front = values[0].movedim(dim, 0)
+        if self.pairs is None:
+            return front[unit]
+        chosen = unit[self.pairs.candidate]
+        return front[chosen, torch.arange(len(chosen), device=unit.device)].unsqueeze(0)
+
     def align(self, index: int, ndim: int, place: Place) -> Tensor:
         """Any argument, to be broadcast with examples of a value of so many dimensions."""
         own = self.scene.places[index]
@@ -192,6 +200,10 @@ class Reader:
             return found
         dim = want.dim - (self.dim_of(index, column) < want.dim)
         return found.narrow(2 + dim, want.start, want.length)
+
+    def lift_column(self, index: int, column: Column) -> Tensor:
+        """A column's numbers: (candidates, examples, *own shape without its dimension)."""
+        return self._lift_slices(index, column.axis, column.slices)
 
     def dim_of(self, index: int, column: Column) -> int:
         """The dimension of one example on which a column stands."""

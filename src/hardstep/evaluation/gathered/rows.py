@@ -46,9 +46,8 @@ def find_region(
         live = {i for i in behind if made.get(i, number + 1) <= number} | (behind & sources)
         if live != {choice}:
             continue
-        found = [
-            _follow(scene, nodes, number, dim, made) for dim in range(len(scene.shape(choice)))
-        ]
+        dims = range(len(scene.shape(choice)))
+        found = [follow_rows(scene, nodes, number + 1, choice, dim) for dim in dims]
         worth = [sum(products[one.before : one.end]) for one in found]
         best = max(range(len(found)), key=worth.__getitem__, default=None)
         if best is not None and worth[best] >= LEAST:
@@ -56,25 +55,22 @@ def find_region(
     return None
 
 
-def _follow(
-    scene: Scene, nodes: Sequence[Node], number: int, dim: int, made: Mapping[int, int]
-) -> Region:
-    """As far as rows on a dimension of a choice stay apart."""
-    choice = nodes[number].outputs[0]
-    dims, end = {choice: dim}, number + 1
-    for node in nodes[number + 1 :]:
+def follow_rows(scene: Scene, nodes: Sequence[Node], first: int, choice: int, dim: int) -> Region:
+    """From a node on, as far as rows on a dimension of a changed value stay apart."""
+    made = {index for node in nodes for index in node.outputs}
+    dims, end = {choice: dim}, first
+    for node in nodes[first:]:
         call = scene.calls.get(node.outputs[0])
         changed = {i: dims[i] for i in node.inputs if i in dims}
-        if call is None or len(changed) < sum(i in made for i in set(node.inputs)):
+        if call is None or any(i in made and i not in dims for i in node.inputs):
             break
         found = _find_dim(call, len(scene.shape(node.outputs[0])), changed)
         if found is None:
             break
         dims.update(dict.fromkeys(node.outputs, found))
         end += 1
-    inside = {i for node in nodes[number:end] for i in node.outputs}
-    leaving = {i for node in nodes[end:] for i in node.inputs if i in inside}
-    return Region(choice, number + 1, end, dims, tuple(sorted(leaving)))
+    leaving = {i for node in nodes[end:] for i in node.inputs if i in dims}
+    return Region(choice, first, end, dims, tuple(sorted(leaving)))
 
 
 def _find_dim(call: Call, num: int, changed: Mapping[int, int]) -> int | None:
@@ -120,6 +116,20 @@ def find_rows(values: Tensor, base: Tensor, dim: int) -> Tensor:
     """(candidates, examples, indices): where a value differs from the base."""
     differs = (values != base).movedim(2 + dim, 2)
     return differs.flatten(3).any(dim=3) if differs.dim() > 3 else differs
+
+
+def fill_in(read: RowReader, region: Region, lifts: Lifts) -> dict[int, Tensor]:
+    """All examples of all candidates from rows, for what leaves a region."""
+    assert read.pairs is not None
+    values = {}
+    for index in region.leaving:
+        dim, rows, base = region.dims[index], read.env[index], lifts.of(index)
+        assert isinstance(rows, Tensor)
+        whole = base.unsqueeze(0).repeat(read.num, *[1] * base.dim())
+        places = read.pairs.candidate, read.pairs.example, read.index
+        whole.movedim(2 + dim, 2)[places] = rows[0].squeeze(1 + dim)
+        values[index] = whole
+    return values
 
 
 def put_back(read: RowReader, region: Region, lifts: Lifts) -> tuple[Pairs, dict[int, Tensor]]:
