@@ -143,4 +143,4 @@ def test_a_tier_that_some_candidates_do_not_fit_is_left_out_everywhere(monkeypat
     workers = [ModelObjective(problem, Incremental()) for _ in range(2)]
     assert torch.equal(collect(workers, candidates, 6), whole)
     with pytest.raises(Unfit, match="of this tile"):
-        workers[0].open(candidates).piece({}, place - 70, place + 30)
+        workers[0].open(candidates).piece({}, place - 100, place + 1)

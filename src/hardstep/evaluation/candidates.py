@@ -16,6 +16,7 @@ from hardstep.geometry import ParticleMap
 from hardstep.subspaces import BoundSubspace, LocalChange
 
 STACK_BYTES = 128 << 20  # how much of changed tensors is built together
+SHARED = 64  # tiles of a step, about, where one candidate may take long
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,13 @@ class Candidates:
         """Spans in pieces of at most `most` candidates, fewer where they change large tensors."""
         for span in self.spans() if spans is None else spans:
             yield from span.tiles(max(1, min(most, STACK_BYTES // self.changed_bytes(span))))
+
+    def share_size(self, most: int) -> int:
+        """Candidates of a tile, at most `most`, so that a step has enough tiles to be shared.
+
+        It follows from the step alone, so that it is the same for whoever evaluates it.
+        """
+        return max(1, min(most, len(self) // SHARED))
 
     def changed_bytes(self, span: Span) -> int:
         """What the tensors that one candidate of a span changes take."""

@@ -178,7 +178,8 @@ class ClosureObjective:
 
     def open(self, candidates: Candidates) -> Opened:
         """What answers for any range of them."""
-        return _open_tiles(candidates, CLOSURE_TILE, partial(self._call, candidates))
+        size = candidates.share_size(CLOSURE_TILE)
+        return _open_tiles(candidates, size, partial(self._call, candidates))
 
     def ask(self, candidates: Candidates) -> Questions:
         """One question."""
@@ -194,7 +195,7 @@ class ClosureObjective:
         losses: list[float] = []
         try:
             with isolate(shell) as restore, torch.no_grad():
-                for tile in candidates.tiles(CLOSURE_TILE, spans):
+                for tile in candidates.tiles(candidates.share_size(CLOSURE_TILE), spans):
                     changed = candidates.changed(tile)
                     for i in range(tile.end - tile.start):
                         # All of them: the closure may write to tensors, too.

@@ -27,7 +27,7 @@ from hardstep.rl.policies import Policy
 from hardstep.rl.spaces import Array
 
 TILE = 64  # candidates whose weights are built together, at most: what workers share
-TOGETHER = 64  # tiles that play together, at most
+TOGETHER = 4096  # candidates that play together, at most
 
 
 def minus_return(returns: Tensor, target: Any = None) -> Tensor:
@@ -146,10 +146,12 @@ class _Players:
     def piece(self, question: tuple[int, int], start: int, stop: int) -> Piece:
         """Returns, interactions and, if the policy wants them, sums of observations and squares."""
         seeds = self.seeds[slice(*question)].tolist()
-        tiles = [tile for tile in self.candidates.tiles(TILE) if start <= tile.start < stop]
+        size = self.candidates.share_size(TILE)
+        tiles = [tile for tile in self.candidates.tiles(size) if start <= tile.start < stop]
         if not tiles:
             return Piece(start, torch.empty(0))
-        groups = [tiles[i : i + TOGETHER] for i in range(0, len(tiles), TOGETHER)]
+        each = TOGETHER // size
+        groups = [tiles[i : i + each] for i in range(0, len(tiles), each)]
         rows = np.concatenate([self._play(group, seeds) for group in groups])
         return Piece(tiles[0].start, torch.from_numpy(rows))
 
