@@ -10,6 +10,7 @@ In the text, `%rows` is the number of examples.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_extreme, emit_leaf
@@ -35,6 +36,8 @@ from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, 
 from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
 
+COPIES = 8  # of a function; loops over time call one at every step
+
 
 class KernelWriter:
     """Writes the kernel of one program."""
@@ -50,6 +53,7 @@ class KernelWriter:
         }
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
+        self.calls: Counter[str] = Counter()  # of these functions
 
     # -- text -------------------------------------------------------------------------------
 
@@ -60,7 +64,7 @@ class KernelWriter:
         head = "\n".join(v.head)
         pointers = "\n".join(self._load_pointer(slot) for slot in self.program.tables.values())
         out = "\n".join(self._load_pointer(slot) for slot in self._outputs())
-        functions = "\n".join(self.functions.values())
+        functions = "\n".join(self._define(name) for name in self.functions)
         attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
         attributes += '"min-legal-vector-width"="512" }'
         return f"""\
@@ -84,6 +88,11 @@ end:
 {chr(10).join(sorted(v.intrinsics))}
 {attributes}
 """
+
+    def _define(self, name: str) -> str:
+        """A function; LLVM would copy a short one to every call, and compile all the copies."""
+        text = self.functions[name]
+        return text.replace(" #0 {", " noinline #0 {", 1) if self.calls[name] > COPIES else text
 
     def _load_pointer(self, slot: int) -> str:
         return (
@@ -330,6 +339,7 @@ candidate_end:
         packed = v.packed is not None
         name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
         self.functions[name] = text
+        self.calls[name] += 1
         v.intrinsics |= intrinsics
         n = v.let(f"load i64, ptr {self.counts[changes]}")
         places = (changes.indices, changes.vectors, self.schedule.places[id(expr)])
