@@ -6,11 +6,16 @@ import torch.nn.functional as F
 from torch import nn
 
 from hardstep.evaluation import Problem
-from hardstep.evaluation.gathered import gathering
+from hardstep.evaluation.gathered import Plan, Scene, gathering
+from hardstep.evaluation.incremental.walk import Walk
+from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.trace.record import record
+from hardstep.evaluation.trace.slice import Slice
 from hardstep.nn import build
 from hardstep.subspaces import LayerWise, RowWise
 
 from . import random_attention
+from .random_models import Hand
 from .test_incremental import FAST, check_losses, compare
 
 # The fewest that draw every kind of attention and every ending twice, and one with one example.
@@ -110,3 +115,32 @@ def test_losses_do_not_depend_on_how_many_candidates_run_together(monkeypatch):
     monkeypatch.setattr(gathering, "PIECE_BYTES", 1)
     _, pieces, _, _ = compare(problem, RowWise(1), torch.float32)
     torch.testing.assert_close(whole, pieces, rtol=1e-6, atol=0)
+
+
+def plan(model, inputs, name):
+    """What the operations behind a parameter read and make."""
+    problem = Problem(model, inputs, torch.arange(len(inputs)) % 3, F.cross_entropy)
+    base = {key: value.detach() for key, value in model.named_parameters()}
+    with torch.no_grad():
+        written = record(problem, base, seed=0)
+    scene = Scene(written, problem)
+    scene.find_calls(REGISTRY)
+    return Plan(Walk(Slice(written, [name], REGISTRY), REGISTRY), scene, REGISTRY)
+
+
+def test_of_the_last_layer_only_the_token_is_computed_that_is_read():
+    layer = random_attention.Layer(4, first=False)
+    model = Hand(lambda m, x: m.out(m.layer(x, None)[:, 0]), layer=layer, out=nn.Linear(4, 3))
+    found = plan(model, torch.randn(6, 5, 4), "layer.layer.linear1.weight")
+    made = {node.name: found.parts[node.outputs[0]][1] for node in found.nodes}
+    assert made["native_layer_norm"] == (0, 0, 1)
+
+
+def test_behind_a_hard_choice_only_the_tokens_run_on_that_it_alters():
+    layer = random_attention.ATTENTION["hard heads"](4, False)
+    model = Hand(lambda m, x: m.out(m.layer(x, None).mean(1)), layer=layer, out=nn.Linear(4, 3))
+    inputs = torch.randn(6, 5, 4)
+    region = plan(model, inputs, "layer.attention.q.weight").region
+    assert region is not None
+    assert region.end - region.before > 10  # up to the mean over tokens
+    assert plan(model, inputs, "layer.attention.v.weight").region is None
