@@ -387,7 +387,7 @@ def test_reductions_and_lookups_that_are_not_fused(name):
         problem = problem_with(REDUCTIONS_FOLLOWED[name], dtype)
         evaluator, _ = check_losses(problem, name, subspace, dtype)
         hidden = {note for names, note in evaluator.notes.items() if names[0].startswith("a.")}
-        assert hidden == {"incremental"}, evaluator.notes
+        assert hidden <= {"gathered", "incremental"}, evaluator.notes
 
 
 # -- losses ----------------------------------------------------------------------------------
