@@ -85,5 +85,6 @@ class Futures(Engine):
                 f"({type(error).__name__}: {to_sentence(str(error))}); give Futures a function "
                 "that makes executors, and a new one takes over"
             ) from error
+        self.counts.lost += 1  # at least; an executor does not tell
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._executor = self._make()

@@ -170,11 +170,11 @@ class Handout:
 
     def _renew(self, error: BaseException) -> None:
         self.renewals += 1
-        self.counts.lost += 1
-        if self.renewals > self.patience.tries * max(1, self.port.workers):
+        if self.renewals > self.patience.tries * AHEAD * max(1, self.port.workers):
             raise WorkerError(
-                f"workers were lost {self.renewals} times in one step, the last time with "
-                f"{type(error).__name__}: {error}; look for what ends them, such as memory"
+                f"tiles were lost with their workers {self.renewals} times without an answer, the "
+                f"last time with {to_sentence(f'{type(error).__name__}: {error}')[:200]}; look for "
+                "what ends them, such as memory"
             ) from error
         self.port.renew(error)
 
@@ -263,6 +263,7 @@ class Handout:
         self.counts.bytes_received += len(answer.rows)
         self.counts.busy += answer.seconds
         self.seconds.append(answer.seconds)
+        self.renewals = 0
         if not np.isfinite(rows).all() and tile.doubtful is None:
             tile.doubtful = rows
             self.counts.confirmed += 1

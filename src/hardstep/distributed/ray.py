@@ -6,6 +6,7 @@ steps.
 """
 
 import os
+import re
 import socket
 import sys
 import time
@@ -26,6 +27,7 @@ LOCAL = "local"
 # What keeps Ray on loopback, since it replaces 127.0.0.1 by an address that others can reach.
 _STAY_LOCAL = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 REACHED_WITHIN = 5.0  # seconds
+SAME_LOSS = 2.0  # seconds; all tiles of an actor are lost together, and count as one
 RETRIES = 2  # Ray's own, of a task whose actor died; ours come after
 RESTARTS = -1  # Ray's default is that an actor that dies stays dead
 
@@ -103,6 +105,7 @@ class Ray(Engine):
         self._actors: dict[str, Any] = {}
         self._load: dict[str, int] = {}  # tiles that fly to each
         self._starting: dict[Any, str] = {}  # what answers when an actor is up
+        self._lost: dict[str, float] = {}  # when an actor was lost last
         self._fault = ""  # of the last one that did not start
         self._start()
 
@@ -193,11 +196,14 @@ class Ray(Engine):
 
     def renew(self, error: BaseException) -> None:
         """Ray starts actors again by itself; one that it has given up is left out."""
-        if isinstance(error, self._ray.exceptions.ActorDiedError):
-            gone = str(getattr(error, "actor_id", ""))
-            for name, actor in list(self._actors.items()):
-                if gone and gone in str(actor):
-                    self._load.pop(name, None)
+        named = re.search(r"[0-9a-f]{32}", str(error))
+        gone, now = named[0] if named else "", time.monotonic()
+        if now - self._lost.get(gone, -SAME_LOSS) >= SAME_LOSS:
+            self.counts.lost += 1
+        self._lost[gone] = now
+        if gone and isinstance(error, self._ray.exceptions.ActorDiedError):
+            for name in [name for name, actor in self._actors.items() if gone in str(actor)]:
+                self._load.pop(name, None)
         if not self._load and not self._starting:
             raise WorkerError(f"no Ray actor is left ({_shorten(error)})") from error
 
