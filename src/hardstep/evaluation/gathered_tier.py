@@ -165,11 +165,14 @@ def _gather(step: Step, span: Span, scene: Scene) -> Gathering:
 
 
 def _is_for(gathering: Gathering, scene: Scene) -> bool:
-    """Whether examples have tokens, or are chosen by a table."""
-    calls = [scene.calls.get(node.outputs[0]) for node in gathering.plan.nodes]
-    if any(call is not None and call.reaches is not None for call in calls):
-        return True
-    outputs = [index for node in gathering.plan.nodes for index in node.outputs]
+    """Whether examples have tokens, or are chosen by a table of which candidates change rows."""
+    nodes = gathering.plan.nodes
+    outputs = [index for node in nodes for index in node.outputs]
+    changed = gathering.walk.sources.union(outputs)
+    for node in nodes:
+        call = scene.calls.get(node.outputs[0])
+        if call is not None and call.reaches is not None and node.args[0].index in changed:
+            return True
     return any(scene.places[i] is not None and len(scene.shape(i)) > 1 for i in outputs)
 
 
