@@ -20,7 +20,7 @@ from hardstep.baselines import (
     Spsa,
 )
 from hardstep.bench import options as polystep_options
-from hardstep.bench.axes import Budget
+from hardstep.bench.axes import PLAYED, Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
 from hardstep.schedules import Cosine
@@ -222,6 +222,19 @@ def check_method(task: Task, method: str, options: Options) -> None:
     """
     model = hard.build(task.model, 0) if method in WITH_GRADIENTS else nn.Linear(1, 1)
     build(method, Blueprint(task, model, task.steps, 0), options)
+
+
+def check_axis(task: Task, axis: str) -> None:
+    """Refuse to match runs by interactions where a task has none.
+
+    Raises:
+        ConfigError: Its model plays no environment.
+    """
+    if axis == PLAYED and not hasattr(hard.build(task.model, 0), PLAYED):
+        raise ConfigError(
+            f"{task.name} plays no environment, so its runs cannot be matched by interactions; "
+            "match steps, evals or time"
+        )
 
 
 def check_options(method: str, options: Options) -> None:

@@ -17,7 +17,7 @@ from statistics import fmean
 from types import FrameType
 
 from hardstep import tasks
-from hardstep.bench.methods import check_method
+from hardstep.bench.methods import check_axis, check_method
 from hardstep.bench.records import Record
 from hardstep.bench.runs import Job, key_of
 from hardstep.bench.tuning import STAGES, Sweep
@@ -124,6 +124,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         for job in dict.fromkeys(replace(job, seed=0) for job in jobs)
         for options in (Sweep(job).first_options if job.sweep and job.options else [job.options])
     )
+    for task, data, axis in dict.fromkeys((job.task, job.data, job.budget.axis) for job in jobs):
+        check_axis(tasks.find(task, data), axis)
     for task, data, method, options in wanted:
         check_method(tasks.find(task, data), method, dict(options))
     seeds = {(job.task, job.data): (*job.sweep, job.seed)[0] for job in jobs}

@@ -288,11 +288,6 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     """
     budget, seed = job.budget, job.seed
     if budget.axis == PLAYED:  # episodes grow longer as a policy learns: no step tells their length
-        if not hasattr(model, "interactions"):
-            raise ConfigError(
-                f"{task.name} plays no environment, so its runs cannot be matched by interactions; "
-                "match steps, evals or time"
-            )
         return task.steps
     if budget.axis == "steps":
         return max(1, int(min(budget.amount, MOST_STEPS)))

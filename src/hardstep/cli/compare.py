@@ -13,7 +13,7 @@ from hardstep import tasks
 from hardstep._checks import MOST, check_name
 from hardstep._files import check_writable, provenance
 from hardstep.bench.axes import Budget, budget_of
-from hardstep.bench.methods import METHODS, check_method, usual_options
+from hardstep.bench.methods import METHODS, check_axis, check_method, usual_options
 from hardstep.bench.options import WORDS
 from hardstep.bench.records import Record, append, check_appendable
 from hardstep.bench.report import write_comparison
@@ -38,6 +38,7 @@ def run_compare(options: CompareOptions) -> int:
     methods = _parse_methods(options.methods)
     task = tasks.find(options.task, options.data)
     budget = budget_of(task, options.match, options.budget)
+    check_axis(task, budget.axis)
     chosen = parse_options(options.options, methods)
     for method in methods:
         check_method(task, method, chosen.get(method, {}))
