@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from inspect import Parameter, Signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -66,7 +67,7 @@ class _Program(TyperGroup):
 def _fill_in(args: list[str]) -> list[str]:
     """What was typed, with values of options that may go without; typer knows no such options."""
     filled = []
-    for word, after in zip(args, [*args[1:], "-"], strict=True):
+    for word, after in pairwise([*args, "-"]):
         filled.append(word)
         if word in OPTIONAL and after.startswith("-"):
             filled.append(OPTIONAL[word])

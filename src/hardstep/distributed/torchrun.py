@@ -109,9 +109,13 @@ class Peers:
         self.rank, self.workers = dist.get_rank(), dist.get_world_size()
         on_cuda = dist.get_backend() == "nccl"
         self._device = torch.device("cuda", torch.cuda.current_device()) if on_cuda else "cpu"
-        self._compare("hardstep", __version__)
-        self._compare("torch", torch.__version__)
-        self._compare("threads", str(torch.get_num_threads()))
+        try:
+            self._compare("hardstep", __version__)
+            self._compare("torch", torch.__version__)
+            self._compare("threads", str(torch.get_num_threads()))
+        except WorkerError:
+            self.close()  # gloo's threads abort a process that ends beside them
+            raise
 
     def _compare(self, what: str, own: str) -> None:
         """Refuse ranks that would not find the same bits."""
