@@ -245,6 +245,25 @@ def test_pools(name, fused):
     assert set(evaluator.notes.values()) <= {"fused", "events", "gathered", "incremental"}
 
 
+class Vanishing(Twice):
+    """Whether any number of a window is above zero, asked of means of irrational numbers."""
+
+    def __init__(self, pool) -> None:
+        super().__init__(16)
+        self.pool = pool
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        some = self.pool(F.relu(self.first(inputs))) > 0
+        return self.readout(F.adaptive_max_pool2d(some.to(inputs.dtype), 2).flatten(1))
+
+
+@pytest.mark.parametrize("name", [name for name in POOLS if name.startswith(("means", "sums"))])
+def test_means_of_windows_that_become_zero_are_zero(name):
+    problem = pose(lambda: Vanishing(POOLS[name]), (1, 7, 7))
+    evaluator = compare(problem, scale=3.0)
+    assert tier_of(evaluator, "first.weight") == "events"
+
+
 CHECKED = ("spiking", "binary", "separable", "wide")
 
 
