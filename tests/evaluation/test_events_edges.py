@@ -264,6 +264,27 @@ def test_means_of_windows_that_become_zero_are_zero(name):
     assert tier_of(evaluator, "first.weight") == "events"
 
 
+class Classes(Twice):
+    """Shares of classes, some of them impossible, mixed by weights."""
+
+    def __init__(self, number: int, share) -> None:
+        super().__init__()
+        self.readout, self.share = nn.Linear(3, number), share
+        self.register_buffer("mixed", torch.linspace(-1, 1, 4 * number).reshape(number, 4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores = 5 * self.readout(sign(self.second(self.fire(inputs))).mean((2, 3)))
+        scores = torch.where(scores > 4, -torch.inf, scores)
+        return self.share(scores, 1).clamp(min=-50) @ self.mixed
+
+
+@pytest.mark.parametrize("share", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("number", [4, 20, 150])
+def test_softmax_of_classes(number, share):
+    evaluator = compare(pose(lambda: Classes(number, share)))
+    assert tier_of(evaluator, "first.weight") == "events"
+
+
 CHECKED = ("spiking", "binary", "separable", "wide")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from hardstep.evaluation.events.shares import follow_softmax
 from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Reduction, Unfusable
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_part, wrap
 from hardstep.evaluation.fused.sums import read_along
@@ -52,6 +53,7 @@ def _lower_stack(t: Translator, node: Node, finish: Finish) -> None:
 
 
 def _softmax(name: str, finish: Finish) -> Operator:
+    follow = partial(follow_softmax, logarithm=finish is _subtract)
     return Operator(
         name,
         column=carry_beside,
@@ -59,6 +61,7 @@ def _softmax(name: str, finish: Finish) -> Operator:
         apart=call_along,
         lanes=partial(_lower, finish=finish),
         stack=partial(_lower_stack, finish=finish),
+        events=follow,
     )
 
 
@@ -66,5 +69,5 @@ OPERATORS = (
     _softmax("_softmax", _divide),
     _softmax("_log_softmax", _subtract),
     # Of attention: rows that are masked altogether become zeros, which no kernel knows.
-    replace(_softmax("_safe_softmax", _divide), lanes=None, stack=None),
+    replace(_softmax("_safe_softmax", _divide), lanes=None, stack=None, events=None),
 )
