@@ -18,8 +18,8 @@ from typing import Any
 from hardstep._checks import check_count, check_positive
 from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
-from hardstep.distributed.handout import Patience
 from hardstep.distributed.messages import Task
+from hardstep.distributed.patience import Patience
 from hardstep.distributed.worker import Worker, keep_device
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
@@ -194,6 +194,12 @@ class Ray(Engine):
         """Whether an actor, its node or Ray's connection to it is gone."""
         errors = self._ray.exceptions
         return isinstance(error, errors.RayError) and not isinstance(error, errors.RayTaskError)
+
+    def unwrap(self, error: Exception) -> Exception:
+        """What a tile raised: Ray writes a page around it."""
+        cause = getattr(error, "cause", None)
+        wrapped = isinstance(error, self._ray.exceptions.RayTaskError)
+        return cause if wrapped and isinstance(cause, Exception) else error
 
     def renew(self, error: BaseException) -> None:
         """Ray starts actors again by itself; one that it has given up is left out."""
