@@ -25,7 +25,7 @@ from hardstep.distributed.handout import Handout
 from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
 from hardstep.distributed.messages import VERSION, Digests, Key, Need, StepMessage, Task
 from hardstep.distributed.patience import Patience
-from hardstep.distributed.tensors import Known, TensorTable, pack, pack_values
+from hardstep.distributed.tensors import Known, TensorTable, freeze, pack, pack_values
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
@@ -229,8 +229,8 @@ class Engine(ABC):
             parts=tuple(part.digest for part in self._parts),
             digests=Digests(digests, tuple(searched.items()), before if follows else {}),
             asked=blob,
-            state=pickle.dumps(state) if state else b"",
-            move=pickle.dumps(move) if follows else b"",
+            state={name: freeze(value) for name, value in state.items()},
+            move=freeze(move) if follows and move is not None else None,
             values=pack_values(fresh) if fresh and size <= SENT_ALONG else b"",
             question=question,
         ), known
