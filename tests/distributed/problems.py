@@ -117,12 +117,18 @@ def _add(known, value) -> None:
         known.update(repr(value).encode())
 
 
-if __name__ == "__main__":  # a rank of torchrun
-    from hardstep.distributed import Peers
+if __name__ == "__main__":  # a rank of torchrun, or the driver of a cluster that RAY names
+    from hardstep.distributed import Peers, Ray
 
-    peers = Peers(timeout=30)
     steps = int(os.environ.get("STEPS", "4"))
+    if "RAY" in os.environ:
+        engine = Ray(os.environ["RAY"], workers=2)
+        while engine.workers < 2:  # both, for the test's sake; a run would begin with one
+            engine.prepare()
+    else:
+        engine = Peers(timeout=30)
     print("met", flush=True)
-    found = {name: TRAIN[name](peers, steps=steps) for name in sys.argv[1:]}
-    print(json.dumps({"rank": peers.rank, **found}), flush=True)
-    peers.close()
+    found = {name: TRAIN[name](engine, steps=steps) for name in sys.argv[1:]}
+    rank, seen = getattr(engine, "rank", 0), len(engine.counts.names)
+    print(json.dumps({"rank": rank, "workers": seen, **found}), flush=True)
+    engine.close()
