@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from hardstep._files import provenance
 from hardstep.distributed import Futures, Patience
 from hardstep.distributed.worker import end_with_parent
 from hardstep.training import checkpoints
@@ -268,7 +269,7 @@ def main() -> int:
                 counts.update(f"{engine}: {kind}" for kind in faults)
                 failed += not same
                 line = {"engine": engine, "problem": name, "faults": Counter(faults), "same": same}
-                line["seconds"] = round(time.perf_counter() - began, 1)
+                line |= {"seconds": round(time.perf_counter() - began, 1), **provenance()}
                 print(json.dumps(line), file=out, flush=True)
                 print(json.dumps(line), flush=True)
         total = {"faults": counts.total(), "by kind": counts, "runs that differ": failed}
