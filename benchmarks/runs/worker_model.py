@@ -49,7 +49,7 @@ class Step:
 
 
 def read_steps() -> dict[str, list[Step]]:
-    """The recorded steps by problem, and those of a larger policy: its tiles are these, repeated."""
+    """The recorded steps by problem, and those of a larger policy, whose tiles are repeated."""
     known = json.loads(worker_tiles.RECORD.read_text())["steps"]
     found = {title: [_read(one) for one in steps] for title, steps in known.items()}
     title = list(found)[-1]

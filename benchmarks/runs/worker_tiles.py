@@ -1,8 +1,8 @@
 """How long the tiles of a step take: `python -m benchmarks.runs.worker_tiles`.
 
 Steps of the spiking network at the paper's size (MNIST in the folder that HARDSTEP_DATA names) and
-of a policy of Swimmer (MuJoCo) are evaluated here, tile by tile, on one thread, in CPU seconds. A tile is what
-cannot be divided further. `benchmarks.runs.worker_model` reads the record.
+of a policy of Swimmer (MuJoCo) are evaluated here, tile by tile, on one thread, in CPU seconds. A
+tile is what cannot be divided further. `benchmarks.runs.worker_model` reads the record.
 """
 
 import json
