@@ -1,7 +1,8 @@
 """Five problems on every engine: `python -m tests.distributed.long_run [--out FILE] [--steps 12]`.
 
 Every way to share a run has to come to the same hash of parameters and optimizer state. A line per
-problem and way goes to the file, which `python -m benchmarks.pages.results` makes a table of.
+problem and way goes to the file, which `python -m benchmarks.pages.results` makes a table of. Ways
+that are in the file already are not tried again: delete it to begin again.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -82,17 +84,21 @@ def main() -> int:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}  # for those that we start
     torch.set_num_threads(1)
-    lines, hashes = [], {name: set() for name in LONG_RUN}
-    for engine, (run, numbers) in WAYS.items():
-        for workers in numbers:
-            began = time.perf_counter()
-            for problem, found in run(workers, options.steps).items():
-                hashes[problem].add(found)
-                lines.append({"problem": problem, "engine": engine, "workers": workers,
-                              "steps": options.steps, "hash": found} | provenance())  # fmt: skip
-            print(f"{engine}, {workers}: {time.perf_counter() - began:.1f} s", flush=True)
-    options.out.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    differ = [problem for problem, found in hashes.items() if len(found) > 1]
+    known = options.out.read_text().splitlines() if options.out.exists() else []
+    lines = [json.loads(line) for line in known]
+    done = {(line["engine"], line["workers"]) for line in lines}
+    ways = [(engine, *way) for engine, (run, nums) in WAYS.items() for way in product([run], nums)]
+    for engine, run, workers in ways:
+        if (engine, workers) in done:
+            continue
+        began = time.perf_counter()
+        for problem, found in run(workers, options.steps).items():
+            lines.append({"problem": problem, "engine": engine, "workers": workers,
+                          "steps": options.steps, "hash": found} | provenance())  # fmt: skip
+        options.out.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        print(f"{engine}, {workers}: {time.perf_counter() - began:.1f} s", flush=True)
+    hashes = {(line["problem"], line["steps"], line["hash"]) for line in lines}
+    differ = [name for name in LONG_RUN if sum(problem == name for problem, *_ in hashes) > 1]
     print(f"problems whose hashes differ: {', '.join(differ) or 'none'}")
     return 1 if differ else 0
 
