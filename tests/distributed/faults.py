@@ -47,7 +47,7 @@ def staged(name, draw):
 
     def fault(number, worker, reply):
         kept.append(reply)
-        kind = draw.choice(["wrong step", "raises", "nan", "lost memory", "broken", *[""] * 45])
+        kind = draw.choice(["wrong step", "raises", "nan", "lost memory", "broken", *[""] * 245])
         if not kind or (kind == "nan" and not hasattr(reply, "rows")):
             return reply
         faults.append(kind)
@@ -241,7 +241,7 @@ def disk(folder, draw):
 
 IN_PROCESS = {"staged": staged, "pool": pool, "ray": ray}
 AS_COMMAND = {"driver": driver, "torchrun": torchrun, "disk": disk}
-RUNS = {"staged": 9, "pool": 6, "ray": 4, "driver": 4, "torchrun": 6, "disk": 1}
+RUNS = {"staged": 3, "pool": 9, "ray": 4, "driver": 2, "torchrun": 3, "disk": 1}
 
 
 def main() -> int:
