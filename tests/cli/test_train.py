@@ -265,6 +265,6 @@ def test_a_dead_run_says_so_in_one_line_of_its_own(tmp_path):
 def test_a_run_that_was_shared_says_by_whom_and_what_was_lost():
     counts = Counts(tiles=90, retries=3, lost=1, quorum=0.9, left_out=2, busy=3.0, available=4.0)
     said = describe_sharing({"distributed": counts.as_record(2)})["workers"]
-    assert said.startswith("2, waiting for 25% of their time; tiles tried again: 3; ")
+    assert said.startswith("2, waiting for 25% of their time; tiles handed out again: 3; ")
     assert said.endswith("workers lost: 1; tiles left out: 2")
     assert describe_sharing({}) == {}
