@@ -28,7 +28,7 @@ DRAWN = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 10
 LATENCY = 0.5e-3  # seconds, one way
 BANDWIDTH = 1.25e9  # bytes a second of the driver's link: 10 Gbit/s
 STALLS, STALL = 1e-3, 10.0  # the share of workers that stop in a step, and seconds
-REPEATS = 40  # simulated steps
+REPEATS = 40  # simulated steps at least; more of fewer workers, whose stalls are rare
 LARGER = 100  # times the candidates of a policy
 
 
@@ -132,8 +132,8 @@ def _cut(step: Step, workers: int) -> Iterator[float]:
 
 def compare(steps: list[Step], workers: int, stalls: float = 0.0) -> tuple[float, float]:
     """Seconds of a step by the formula and by the simulation, on average."""
-    draw = Random(workers)
-    found = [simulate(steps[i % len(steps)], workers, draw, stalls) for i in range(REPEATS)]
+    draw, repeats = Random(workers), max(REPEATS, 4000 // workers if stalls else 0)
+    found = [simulate(steps[i % len(steps)], workers, draw, stalls) for i in range(repeats)]
     predicted = statistics.fmean(predict(step, workers, stalls) for step in steps)
     return predicted, statistics.fmean(found)
 
