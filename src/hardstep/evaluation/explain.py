@@ -107,10 +107,11 @@ class Explanation:
     recording: float = field(default=0.0, compare=False)  # seconds before the first probe
     workers: int = 0  # that share a step; none if it is evaluated here
     traffic: int = 0  # bytes that travel in a step for each of them, there and back
+    quorum: float = 1.0  # the share of candidates that suffices when the others are late
 
-    def divided(self, workers: int, traffic: int) -> "Explanation":
+    def divided(self, workers: int, traffic: int, quorum: float = 1.0) -> "Explanation":
         """The same step, shared by workers."""
-        return replace(self, workers=workers, traffic=traffic)
+        return replace(self, workers=workers, traffic=traffic, quorum=quorum)
 
     @property
     def efficiency(self) -> float:
@@ -155,10 +156,15 @@ class Explanation:
         if not self.workers:
             return ()
         taken = self.seconds / self.workers / self.efficiency
+        inexact = (
+            f"inexact: a step goes on with {self.quorum:.0%} of its losses when the others are "
+            "late, and particles without theirs do not move",
+        )
         return (
             f"{self.workers} workers share it: each runs the forward pass, then its tiles, about "
             f"{format_duration(taken)} a step without what travel takes (efficiency "
             f"{self.efficiency:.0%}); {_short(self.traffic)} bytes travel for each",
+            *(inexact if self.quorum < 1 else ()),
         )
 
     def _costs(self) -> Table:
