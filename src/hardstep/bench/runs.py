@@ -201,7 +201,8 @@ def _train(
     """Leave the weights that validation selects in the model."""
     budget, seed, resume = job.budget, job.seed, checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(job, task, dataset, model)
-    optimizer = build(job.method, Blueprint(task, model, steps, seed), dict(job.options))
+    played = budget.amount if budget.axis == PLAYED else None
+    optimizer = build(job.method, Blueprint(task, model, steps, seed, played), dict(job.options))
     limit = {"time": None, PLAYED: MOST_PLAYED_STEPS}.get(budget.axis, steps)
     kept = Checkpoint(checkpoint, SAVE_SECONDS, {"steps": steps}, False) if checkpoint else None
     outcome = fit(
@@ -288,7 +289,7 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     """
     budget, seed = job.budget, job.seed
     if budget.axis == PLAYED:  # episodes grow longer as a policy learns: no step tells their length
-        return task.steps
+        return task.steps  # which schedules pass as the budget is spent, however many are taken
     if budget.axis == "steps":
         return max(1, int(min(budget.amount, MOST_STEPS)))
     blueprint = Blueprint(task, deepcopy(model), 1 + TRIALS, seed)
