@@ -46,6 +46,7 @@ from hardstep.training import (
 )
 
 POINTS = 40  # of a curve, about
+PLAYED_POINTS = 160  # if as many steps as the task has were taken; a population's are far fewer
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
 MOST_STEPS = 2.0**53  # of any budget; a larger number of them is no whole float
@@ -211,7 +212,7 @@ def _train(
         Validation(
             Batches(dataset.valid, task.batch_size, seed, shuffle=False),
             task.metric,
-            every=max(1, steps // POINTS),
+            every=max(1, steps // (POINTS if played is None else PLAYED_POINTS)),
             selects=task.selects,
         ),
         loss_fn=task.loss_fn,

@@ -147,7 +147,7 @@ def sketch(
 
 @preset
 def policy(
-    steps: int, dim: int = 8, step_radius: float = 3.0, probe_radius: float = 4.0
+    steps: int, dim: int = 8, step_radius: float = 3.0, probe_radius: float = 8.0
 ) -> Settings:
     """Ours for policies in a simulator: few candidates, any scale of returns, no plateau for ever.
 
