@@ -156,11 +156,13 @@ def _format_resume(meta: dict[str, Any], folder: Path) -> str:
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
+    num = optimizer.num_particles
     note = (
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
-        f"{optimizer.num_particles:,} particles, {steps:,} steps of "
+        f"{num:,} particle{'' if num == 1 else 's'}, {steps:,} steps of "
         f"{optimizer.evaluations_per_step:,} evaluations\n"
-        f"writing to {folder}; Ctrl-C keeps the best, --resume continues"
+        f"writing to {folder}; Ctrl-C keeps the {'best' if task.selects else 'last'}, "
+        "--resume continues"
     )
     print(note, file=sys.stderr)
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from hardstep._durations import format_duration
+from hardstep._durations import format_count, format_duration
 from hardstep._torch import tree_leaves
 from hardstep.evaluation.advice import advise
 from hardstep.evaluation.candidates import Candidates, Span
@@ -137,8 +137,8 @@ class Explanation:
         parts = [f"{what} {format_duration(seconds)}" for what, seconds in spent.items()]
         notes = (
             "operations and bytes of a probe, compared with a full forward pass, which takes "
-            f"{_short(self.forward.operations)} operations and moves "
-            f"{_short(self.forward.nbytes)} bytes",
+            f"{format_count(self.forward.operations)} operations and moves "
+            f"{format_count(self.forward.nbytes)} bytes",
             f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases",
             f"a step takes about {format_duration(self.seconds)}, of which "
             + ", ".join(part.replace(" ", GLUE) for part in parts),
@@ -163,7 +163,7 @@ class Explanation:
         return (
             f"{self.workers} workers share it: each runs the forward pass, then its tiles, about "
             f"{format_duration(taken)} a step without what travel takes (efficiency "
-            f"{self.efficiency:.0%}); {_short(self.traffic)} bytes travel for each",
+            f"{self.efficiency:.0%}); {format_count(self.traffic)} bytes travel for each",
             *(inexact if self.quorum < 1 else ()),
         )
 
@@ -300,13 +300,6 @@ def _print(table: Table, width: int) -> list[str]:
     console = Console(file=text, width=width, markup=False, emoji=False, highlight=False)
     console.print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
-
-
-def _short(number: float) -> str:
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g}"
 
 
 def _share(part: float, whole: float) -> str:
