@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.passes import Pass, build_pass, run_pass
 from hardstep.evaluation.gathered.plan import Plan
-from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
+from hardstep.evaluation.gathered.reader import Lifts, Outer, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
     FEW,
     Region,
@@ -35,11 +36,15 @@ LARGE = 8  # times smaller values than the largest are joined for many candidate
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
 
+Passes = dict[object, Pass | None]  # by where they begin, and by what is changed there
+
+
 class Gathering:
     """How the examples of a tile pass through a slice."""
 
-    def __init__(self, walk: Walk, plan: Plan, lifts: Lifts) -> None:
+    def __init__(self, walk: Walk, plan: Plan, lifts: Lifts, passes: Passes | None = None) -> None:
         self.walk, self.plan, self.lifts = walk, plan, lifts
+        self.passes = passes
         self.scene = plan.scene
         self.piece = max(1, PIECE_BYTES // walk.largest)
         self._behind = {index for node in plan.after for index in node.inputs}
@@ -61,7 +66,7 @@ class Gathering:
         if float(reached.double().mean()) < DENSE:
             read = Reader(self.lifts, num, Pairs(*reached.nonzero(as_tuple=True)))
             read.env.update(env)
-            self._run(read, nodes)
+            self._run(read, nodes, "pairs")
         else:
             read = self._run_all(nodes, env, num)
         closed: dict[int, Change] = {
@@ -114,9 +119,9 @@ class Gathering:
             parts.append(self._begin(env, part))
             if entry is not None and first:
                 self._enter_rows(parts[-1], entry, nodes)
-            self._run(parts[-1], nodes[first:middle], kept)
+            self._run(parts[-1], nodes[first:middle], "pieces", kept)
         read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
-        self._run(read, nodes[middle:])
+        self._run(read, nodes[middle:], "joined")
         return read
 
     def _find_entry(self, nodes: list[Node], env: Mapping[int, Change]) -> Region | None:
@@ -144,7 +149,7 @@ class Gathering:
         rows.env[region.choice] = values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0)
         rows.cuts[region.choice] = Cut(dim, 0, 1)
         parts = plan_rows(self.scene, nodes, region)
-        self._run(rows, nodes[: region.end], region.leaving, parts)
+        self._run(rows, nodes[: region.end], "entry", region.leaving, parts)
         read.env.clear()
         read.env.update(fill_in(rows, region, self.lifts))
 
@@ -173,7 +178,7 @@ class Gathering:
         dim, base = region.dims[region.choice], self.lifts.of(region.choice)
         for part in self._list_pieces(num):
             read = self._begin(env, part)
-            self._run(read, nodes, {region.choice})
+            self._run(read, nodes, "choice", {region.choice})
             values = read.read_whole(region.choice)
             differs = find_rows(values, base, dim)
             if part.start == 0 and float(differs.double().mean()) > FEW:
@@ -197,11 +202,11 @@ class Gathering:
         rows.env[region.choice] = values.unsqueeze(0)
         rows.cuts[region.choice] = Cut(region.dims[region.choice], 0, 1)
         length = region.end - region.before
-        self._run(rows, nodes[:length], region.leaving, self.plan.row_parts)
+        self._run(rows, nodes[:length], "rows", region.leaving, self.plan.row_parts)
         pairs, whole = put_back(rows, region, self.lifts)
         read = Reader(self.lifts, num, pairs)
         read.env.update({i: value.unsqueeze(0) for i, value in whole.items()})
-        self._run(read, nodes[length:])
+        self._run(read, nodes[length:], "whole")
         return read
 
     # -- operations ----------------------------------------------------------------------------
@@ -210,17 +215,52 @@ class Gathering:
         self,
         read: Reader,
         nodes: list[Node],
+        site: str,
         kept: Container[int] = (),
         parts: Mapping[int, Part] | None = None,
     ) -> None:
-        """Operations one after the other, on what changes of their arguments."""
+        """Operations one after the other, or several in one pass, on what changes.
+
+        Args:
+            read: Values of candidates.
+            nodes: The operations.
+            site: A word for where this is called, under which passes are kept.
+            kept: Results that are read behind them.
+            parts: What is needed of values; what the plan says, if left out.
+        """
         last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
-        for number, node in enumerate(nodes):
-            if any(index in read.env for index in node.inputs):
-                self._run_one(read, node, parts or self.plan.parts)
-            for index in node.inputs:
-                if last_use[index] == number and index not in kept and index not in self._behind:
+        parts = parts or self.plan.parts
+        number = 0
+        while number < len(nodes):
+            made = self._find_pass(read, nodes[number:], site, parts, kept)
+            taken = nodes[number : number + (made.num if made else 1)]
+            if made is not None:
+                run_pass(read, made, taken, parts)
+            elif any(index in read.env for index in taken[0].inputs):
+                self._run_one(read, taken[0], parts)
+            number += len(taken)
+            for index in {i for node in taken for i in node.inputs}:
+                if last_use[index] < number and index not in kept and index not in self._behind:
                     read.forget(index)
+        read.build_all()
+
+    def _find_pass(
+        self,
+        read: Reader,
+        nodes: list[Node],
+        site: str,
+        parts: Mapping[int, Part],
+        kept: Container[int],
+    ) -> Pass | None:
+        """The pass that begins with the first of some nodes, if there is one."""
+        if self.passes is None or self.plan.operators[nodes[0].name].rows is None:
+            return None
+        forms = tuple((index, type(value)) for index, value in sorted(read.env.items(), key=_first))
+        key = (site, nodes[0].outputs[0], len(nodes), forms)
+        if key not in self.passes:
+            needed = _Either(kept, self._behind)
+            self.passes[key] = build_pass(read, nodes, self.plan.operators, parts, needed)
+        return self.passes[key]
 
     def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
         call = self.plan.call(node)
@@ -234,16 +274,30 @@ class Gathering:
         for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
-            read.env[index] = Stacked(value) if call.closes else value
-            read.cuts.pop(index, None)
-            if read.out is not None:
-                read.cuts[index] = read.out
+            if call.closes:
+                read.env[index] = Stacked(value)
+            else:
+                read.put(index, value, read.out)
 
-    def _is_base(self, read: Reader, index: int, value: Tensor) -> bool:
+    def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
         """Whether a part that was taken is the base's: units of queries leave keys as they are."""
-        if read.pairs is not None or read.out is not None:
+        if read.pairs is not None or read.out is not None or isinstance(value, Outer):
             return False
         return bool((value == self.lifts.of(index)).all())
+
+
+class _Either:
+    """What is in one of two."""
+
+    def __init__(self, *some: Container[int]) -> None:
+        self._some = some
+
+    def __contains__(self, index: object) -> bool:
+        return any(index in one for one in self._some)
+
+
+def _first(pair: tuple[int, object]) -> int:
+    return pair[0]
 
 
 def _take(change: Change, part: slice) -> Change:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from hardstep.evaluation.gathered.passes import RowRule
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.rows import Region, find_region, plan_rows
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
@@ -21,6 +22,10 @@ class KnowsKinds(Protocol):
     def is_product(self) -> bool:
         """Whether it is a matrix product."""
 
+    @property
+    def rows(self) -> RowRule | None:
+        """See `passes.KnowsRows`."""
+
 
 Operators = Mapping[str, KnowsKinds]
 
@@ -33,7 +38,7 @@ class Plan:
     """
 
     def __init__(self, walk: Walk, scene: Scene, operators: Operators) -> None:
-        self.scene, self._operators = scene, operators
+        self.scene, self.operators = scene, operators
         for node in walk.nodes:
             for index in (*node.inputs, *node.outputs):
                 if index in scene.unknown and node.outputs[0] not in scene.closed:
@@ -65,7 +70,7 @@ class Plan:
 
     def is_product(self, node: Node) -> bool:
         """Whether a node is a matrix product."""
-        return self._operators[node.name].is_product
+        return self.operators[node.name].is_product
 
     def _find_needs(self) -> dict[int, Cut | None]:
         """How much of every value is read: a part, or (nothing here) all of it."""
@@ -105,7 +110,7 @@ class Plan:
 
     def _find_region(self, walk: Walk) -> Region | None:
         """Where only rows run on; not among operations of which parts are needed."""
-        hard = [self._operators[node.name].is_hard for node in self.nodes]
+        hard = [self.operators[node.name].is_hard for node in self.nodes]
         products = [self.is_product(node) for node in self.nodes]
         region = find_region(self.scene, walk.sources, self.nodes, hard, products)
         if region is None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.gathered.places import Mixed, Place
-from hardstep.evaluation.gathered.reader import Reader
+from hardstep.evaluation.gathered.reader import Outer, Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.record import Node
@@ -25,7 +25,7 @@ def call_product(node: Node, scene: Scene) -> Call:
         raise Mixed(f"{node.name} with a scale")
     out, last = node.outputs[0], len(scene.shape(left)) - 1
 
-    def run(read: Reader) -> tuple[Tensor]:
+    def run(read: Reader) -> tuple[Tensor | Outer]:
         column, weight = read.column(left), read.env.get(right)
         fixed = weight is None and not (bias is not None and read.is_changed(bias))
         if column is not None and fixed and column.axis == 1:
@@ -44,12 +44,12 @@ def call_product(node: Node, scene: Scene) -> Call:
     return Call([place], run, track)
 
 
-def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Tensor:
+def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Outer:
     """One changed unit of x adds a multiple of one row of W."""
     delta = read.delta(left, column).unsqueeze(-1)
     rows = read.by_candidate(read.scene.base(right)[column.unit])
     rows = rows.reshape(*rows.shape[:2], *[1] * (delta.dim() - 3), rows.shape[-1])
-    return torch.addcmul(read.base_result(out), delta, rows)
+    return Outer(read.base_result(out), delta, rows)
 
 
 def _multiply(read: Reader, value: Tensor, right: int, bias: int | None) -> Tensor:
@@ -138,10 +138,11 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     scales = {"beta": 1, "alpha": 1} | dict(node.kwargs)
     rows = len(place.own_shape([2, 2, 2])) - 2  # where rows stand in one example
 
-    def run(read: Reader) -> tuple[Tensor]:
-        product = None if added else _add_outer(read, out, left, right)
-        if product is None:
-            product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
+    def run(read: Reader) -> tuple[Tensor | Outer]:
+        outer = None if added else _add_outer(read, out, left, right)
+        if outer is not None:
+            return (outer,)
+        product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
         if added:
             shift = read.align(added[0], 3, place)
             product = scales["beta"] * shift + scales["alpha"] * product
@@ -160,7 +161,7 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     return Call([Place(0, place.outer, place.inner)], run, track)
 
 
-def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
+def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:
     """One changed unit of one factor, along which the product sums, adds an outer product."""
     units = {i: read.column(i) for i in (left, right)}
     column, axis = (units[left], 2) if units[left] else (units[right], 1)
@@ -171,4 +172,4 @@ def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
     # Along the units of the other factor: its rows, or its columns if it is the left one.
     factor = read.pick_unit(read.base(other), column.unit, -2 if axis == 2 else -1)
     grown = delta.unsqueeze(-1 if axis == 2 else -2)
-    return torch.addcmul(read.base_result(out), grown, factor.unsqueeze(-2 if axis == 2 else -1))
+    return Outer(read.base_result(out), grown, factor.unsqueeze(-2 if axis == 2 else -1))

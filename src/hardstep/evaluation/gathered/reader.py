@@ -41,6 +41,18 @@ class Pairs(NamedTuple):
     example: Tensor
 
 
+class Outer(NamedTuple):
+    """A value that one unit has changed through a product: base + delta · factor, broadcast."""
+
+    base: Tensor
+    delta: Tensor
+    factor: Tensor
+
+    def build(self) -> Tensor:
+        """The whole value."""
+        return torch.addcmul(*self)
+
+
 class Reader:
     """The arguments of a node, for a tile of candidates.
 
@@ -52,7 +64,7 @@ class Reader:
 
     def __init__(self, lifts: Lifts, num: int, pairs: Pairs | None) -> None:
         self.scene, self.lifts, self.num, self.pairs = lifts.scene, lifts, num, pairs
-        self.env: dict[int, Tensor | Change] = {}  # tensors are of examples
+        self.env: dict[int, Tensor | Change | Outer] = {}  # tensors are of examples
         self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
@@ -89,11 +101,32 @@ class Reader:
         found = self.env.get(index)
         return found if isinstance(found, Column) else None
 
+    def outer(self, index: int) -> Outer:
+        """A value that is one."""
+        found = self.env[index]
+        assert isinstance(found, Outer)
+        return found
+
+    def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
+        """Keep a result, or the part of it that was computed."""
+        self.env[index] = value
+        self.cuts.pop(index, None)
+        if cut is not None:
+            self.cuts[index] = cut
+
+    def build_all(self) -> None:
+        """Nothing is left as the factors of an outer product."""
+        for index, value in self.env.items():
+            if isinstance(value, Outer):
+                self.env[index] = value.build()
+
     # -- values --------------------------------------------------------------------------------
 
     def read(self, index: int) -> Tensor:
         """A value of examples: (lead, *own shape), the first of the leading axes may be 1."""
         found = self.env.get(index)
+        if isinstance(found, Outer):
+            found = self.env[index] = found.build()
         if isinstance(found, Tensor):
             return self._cut(found, index, self.cuts.get(index), 2)
         if found is None:
@@ -130,7 +163,7 @@ class Reader:
 
     def _stack(self, index: int) -> Tensor:
         change = self.env[index]
-        assert not isinstance(change, Tensor)
+        assert not isinstance(change, Tensor | Outer)
         return stack(self.scene.base(index), change, self.num, None).values
 
     def by_candidate(self, values: Tensor) -> Tensor:
@@ -194,7 +227,7 @@ class Reader:
         """What a column adds to the base: (lead, *own shape without its dimension)."""
         change = column.slices - slices_of(self.scene.base(index), column.axis, column.unit)
         # What is broadcast with it takes the order of its numbers, which must not be a strange one.
-        found = self._pick(self._lift_slices(index, column.axis, change)).contiguous()
+        found = self.pick(self._lift_slices(index, column.axis, change)).contiguous()
         want = self.asked.get(index)
         if want is None:
             return found
@@ -240,7 +273,7 @@ class Reader:
         rest = Place(at, place.outer, place.inner).own_shape(shape)
         return front.reshape(len(slices), num, *rest)
 
-    def _pick(self, values: Tensor) -> Tensor:
+    def pick(self, values: Tensor) -> Tensor:
         """Of (n, examples, …), those that change."""
         if self.pairs is None:
             return values
@@ -250,7 +283,7 @@ class Reader:
         """Examples with a column put in."""
         dim = self.dim_of(index, column)
         lifted = self.lifts.of(index)
-        new = self._pick(self._lift_slices(index, column.axis, column.slices))
+        new = self.pick(self._lift_slices(index, column.axis, column.slices))
         unit = self.by_candidate(column.unit).reshape(-1)
         if self.pairs is None:
             values = lifted.unsqueeze(0).repeat(self.num, *[1] * lifted.dim())

@@ -23,7 +23,7 @@ class Cut(NamedTuple):
 
 
 Part = tuple[Mapping[int, Cut], Cut | None]  # what is needed of arguments and of a result
-Run = Callable[[Any], Sequence[Tensor | None]]  # reads its arguments from a `Reader`
+Run = Callable[[Any], Sequence[Any]]  # reads its arguments from a `Reader`
 # Of a dimension of the first result's examples: the dimension of each argument that has it, if
 # what stands at an index there depends only on what stands at that index.
 Tracks = Callable[[int], Mapping[int, int]]
