@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Cut, Scene
@@ -159,4 +160,36 @@ def call_layer_norm(node: Node, scene: Scene) -> Call:
             raise Mixed("a norm along the dimension")
         return {index: dim}
 
-    return Call([place] * 3, run, track)
+    def carry(read: Reader) -> Outer | None:
+        """Rows less their mean, which is linear, and what they are divided by."""
+        outer = _as_outer(read, index)
+        own = [ref.index for ref in (weight, bias) if ref is not None]
+        out, wanted = node.outputs[0], node.outputs[0] in read.spread and len(sizes) == 1
+        if outer is None or not wanted or any(read.is_changed(i) for i in own):
+            return None
+        scale = read.find(node.outputs[2])
+        if scale is None:
+            return None
+        gain = scene.base(weight.index) if weight is not None else 1.0
+
+        def center(value: Tensor) -> Tensor:
+            return (value - value.mean(dim=-1, keepdim=True)) * gain
+
+        base = read.lifts.derive(("norm", out), lambda: center(outer.base))
+        terms = tuple((delta, center(factor)) for delta, factor in outer.terms)
+        shift = None if bias is None else scene.base(bias.index)
+        return Outer(base, terms, scale, shift, ("norm", out))
+
+    return Call([place] * 3, run, track, carry=carry)
+
+
+def _as_outer(read: Reader, index: int) -> Outer | None:
+    """A value whose base is the recorded one; a changed unit is such a value, too."""
+    if read.pairs is not None or read.asked or read.out:
+        return None
+    outer, column = read.outer(index), read.column(index)
+    if outer is not None and outer.scale is None and outer.key == ():
+        return outer
+    if column is None or not read.is_unit(index, column):
+        return None
+    return Outer(read.base(index), ((read.delta(index, column).unsqueeze(-1), read.mark(index)),))

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.passes import Pass, build_pass, run_pass
 from hardstep.evaluation.gathered.plan import Plan
-from hardstep.evaluation.gathered.reader import Lifts, Outer, Pairs, Reader, differing_examples
+from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
     FEW,
     Region,
@@ -32,6 +33,7 @@ from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, sta
 from hardstep.evaluation.trace.record import Node
 
 PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
+PASS_BYTES = 8 << 20  # the same where passes take less time than what calls them
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
@@ -46,7 +48,8 @@ class Gathering:
         self.walk, self.plan, self.lifts = walk, plan, lifts
         self.passes = passes
         self.scene = plan.scene
-        self.piece = max(1, PIECE_BYTES // walk.largest)
+        limit = PIECE_BYTES if passes is None else PASS_BYTES
+        self.piece = max(1, limit // walk.largest)
         self._behind = {index for node in plan.after for index in node.inputs}
         self._behind.add(walk.record.result)
 
@@ -232,9 +235,12 @@ class Gathering:
         parts = parts or self.plan.parts
         number = 0
         while number < len(nodes):
-            made = self._find_pass(read, nodes[number:], site, parts, kept)
+            carried = self._carry(read, nodes[number], parts)
+            made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
-            if made is not None:
+            if carried is not None:
+                read.put(taken[0].outputs[0], carried, read.out)
+            elif made is not None:
                 run_pass(read, made, taken, parts)
             elif any(index in read.env for index in taken[0].inputs):
                 self._run_one(read, taken[0], parts)
@@ -243,6 +249,30 @@ class Gathering:
                 if last_use[index] < number and index not in kept and index not in self._behind:
                     read.forget(index)
         read.build_all()
+
+    def _carry(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Outer | None:
+        """The result of a node that leaves an outer product one."""
+        call = self.plan.call(node)
+        if self.passes is None or call is None or call.carry is None:
+            return None
+        if not any(isinstance(read.env.get(i), Outer | Column) for i in node.inputs):
+            return None
+        read.asked, read.out = parts[node.outputs[0]]
+        read.spread = self.plan.spread
+        read.find = lambda index: self._find_alone(read, node, parts, index)
+        return call.carry(read)
+
+    def _find_alone(
+        self, read: Reader, node: Node, parts: Mapping[int, Part], index: int
+    ) -> Tensor | None:
+        """One of the results of a node, by a pass of its own."""
+        made = self._find_pass(read, [node], "alone", parts, {index})
+        if made is None:
+            return None
+        run_pass(read, made, [node], parts)
+        found = read.read_whole(index)
+        read.forget(index)
+        return found
 
     def _find_pass(
         self,
@@ -255,7 +285,7 @@ class Gathering:
         """The pass that begins with the first of some nodes, if there is one."""
         if self.passes is None or self.plan.operators[nodes[0].name].rows is None:
             return None
-        forms = tuple((index, type(value)) for index, value in sorted(read.env.items(), key=_first))
+        forms = tuple((i, _describe(value)) for i, value in sorted(read.env.items(), key=_first))
         key = (site, nodes[0].outputs[0], len(nodes), forms)
         if key not in self.passes:
             needed = _Either(kept, self._behind)
@@ -294,6 +324,11 @@ class _Either:
 
     def __contains__(self, index: object) -> bool:
         return any(index in one for one in self._some)
+
+
+def _describe(value: Tensor | Change | Outer) -> object:
+    """What the code of a pass depends on."""
+    return value.form if isinstance(value, Outer) else type(value)
 
 
 def _first(pair: tuple[int, object]) -> int:

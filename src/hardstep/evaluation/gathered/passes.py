@@ -25,11 +25,10 @@ from hardstep.evaluation.fused.expressions import (
     Unfusable,
 )
 from hardstep.evaluation.gathered.places import Mixed
-from hardstep.evaluation.gathered.reader import Outer, Reader
+from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass
 from hardstep.evaluation.gathered.scene import Cut, Part
 from hardstep.evaluation.incremental.along import find_dims
-from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.record import Node
 
 LEAST_NUMBERS = 2  # of a row
@@ -48,9 +47,6 @@ Operators = Mapping[str, KnowsRows]
 RowRule = Callable[["Builder", Node], Sequence[Expr]]
 
 
-Take = Callable[[Reader, int], Tensor]
-
-
 @dataclass(frozen=True)
 class Table:
     """What a pass reads: the argument of one of its nodes, or a part of how it changes."""
@@ -58,7 +54,7 @@ class Table:
     node: int  # the number of the node in the pass
     index: int
     like: int  # the value with which it is broadcast
-    take: Take | None = None  # all of it, if left out
+    part: str = ""  # all of it, if left out
 
 
 @dataclass(frozen=True)
@@ -128,14 +124,24 @@ class Builder:
         """An argument, broadcast with another value of the node."""
         if index in self.values:
             return self.values[index]
-        found, read = self.read.env.get(index), self.read
-        if isinstance(found, Outer) and read.asked.get(index) == read.cuts.get(index):
-            base, delta, factor = (self._read(index, like, t) for t in (_base, _delta, _factor))
-            return self.graph.apply(Fn.ADD, base, self.graph.apply(Fn.MUL, delta, factor))
-        if isinstance(found, Column) and self._is_unit(index, found):
-            here, new, old = (self._read(index, like, t) for t in (_here, _new, _old))
+        outer, column = self.read.outer(index), self.read.column(index)
+        if outer is not None:
+            return self._combine({name: self._read(index, like, name) for name in outer.parts})
+        if column is not None and self.read.is_unit(index, column):
+            here, new, old = (self._read(index, like, part) for part in ("here", "new", "old"))
             return self.graph.select(here, new, old)
-        return self._read(index, like, None)
+        return self._read(index, like, "")
+
+    def _combine(self, parts: Mapping[str, Expr]) -> Expr:
+        """The numbers of an outer product."""
+        total, g = parts["base"], self.graph
+        for name, delta in parts.items():
+            if name.startswith("delta"):
+                factor = parts[name.replace("delta", "factor")]
+                total = g.apply(Fn.ADD, total, g.apply(Fn.MUL, delta, factor))
+        if "scale" in parts:
+            total = g.apply(Fn.MUL, total, parts["scale"])
+        return g.apply(Fn.ADD, total, parts["shift"]) if "shift" in parts else total
 
     def check_rows(self, index: int, cut: Cut | None) -> None:
         """Raise `Unfusable` if a value has other rows; the first one says which they are."""
@@ -158,14 +164,8 @@ class Builder:
 
     # -- tables --------------------------------------------------------------------------------
 
-    def _is_unit(self, index: int, column: Column) -> bool:
-        """Whether a column is one number of every row."""
-        if not self.read.has_examples(index) or index in self.read.asked:
-            return False
-        return self.read.dim_of(index, column) == self.last_dim(index)
-
-    def _read(self, index: int, like: int, take: Take | None) -> Expr:
-        table = Table(self.number, index, like, take)
+    def _read(self, index: int, like: int, part: str) -> Expr:
+        table = Table(self.number, index, like, part)
         if table in self._known:
             return self._known[table]
         value = load(self.read, table)
@@ -215,7 +215,7 @@ class Builder:
                     expr = self.values[index]
                     written.append(Written(number, index, expr.kind, summed))
                     outputs.append(Output(expr, summed))
-        changed = sum(table.take is not None for table in self.tables)
+        changed = any(table.part for table in self.tables)
         reduced = self.summed or any(one.expr.stage > 0 for one in outputs)
         if not outputs or not (self.computing > 1 or reduced or changed):
             return None
@@ -261,43 +261,19 @@ def build_pass(
 
 def load(read: Reader, table: Table) -> Tensor:
     """What a table holds, with the two leading axes or to be broadcast with them."""
-    if table.take is not None:
-        return table.take(read, table.index)
+    column, outer = read.column(table.index), read.outer(table.index)
+    if table.part and outer is not None:
+        return outer.parts[table.part]
+    if table.part == "old":
+        return read.base(table.index)
+    if table.part == "here":
+        return read.mark(table.index) != 0
+    if table.part:
+        assert column is not None
+        return read.pick(read.lift_column(table.index, column)).unsqueeze(-1)
     place = read.scene.places[table.like]
     assert place is not None
     return read.align(table.index, read.scene.base(table.like).dim(), place)
-
-
-def _base(read: Reader, index: int) -> Tensor:
-    return read.outer(index).base
-
-
-def _delta(read: Reader, index: int) -> Tensor:
-    return read.outer(index).delta
-
-
-def _factor(read: Reader, index: int) -> Tensor:
-    return read.outer(index).factor
-
-
-def _old(read: Reader, index: int) -> Tensor:
-    return read.base(index)
-
-
-def _new(read: Reader, index: int) -> Tensor:
-    """The number of every row that a column changes."""
-    column = read.column(index)
-    assert column is not None
-    return read.pick(read.lift_column(index, column)).unsqueeze(-1)
-
-
-def _here(read: Reader, index: int) -> Tensor:
-    """Whether a place of a row is the one that a column changes."""
-    column, shape = read.column(index), read.scene.shape(index)
-    assert column is not None
-    places = torch.arange(shape[-1], device=column.unit.device)
-    here = read.by_candidate(column.unit.unsqueeze(1) == places)
-    return here.reshape(*here.shape[:2], *[1] * (len(shape) - 1), shape[-1])
 
 
 # -- running -----------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Plan:
             node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
             for node in self.nodes
         }
+        self.spread = {i for node in self.nodes for i in node.outputs[:1] if self._feeds_product(i)}
         self.region = self._find_region(walk)
         self.row_parts = plan_rows(scene, self.nodes, self.region) if self.region else {}
 
@@ -71,6 +72,17 @@ class Plan:
     def is_product(self, node: Node) -> bool:
         """Whether a node is a matrix product."""
         return self.operators[node.name].is_product
+
+    def _feeds_product(self, index: int) -> bool:
+        """Whether a value is multiplied by a matrix, perhaps under another shape."""
+        for node in self.nodes:
+            if index in node.inputs[:-1] and self.is_product(node):
+                return True
+            call = self.call(node) if index in node.inputs else None
+            is_view = call is not None and call.carry is not None and len(node.inputs) == 1
+            if is_view and self._feeds_product(node.outputs[0]):
+                return True
+        return False
 
     def _find_needs(self) -> dict[int, Cut | None]:
         """How much of every value is read: a part, or (nothing here) all of it."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
-from hardstep.evaluation.gathered.reader import Outer, Reader
+from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.record import Node
@@ -36,12 +37,26 @@ def call_product(node: Node, scene: Scene) -> Call:
         result = _multiply(read, value, right, bias)
         return (_correct(read, result, value, right, weight, bias) if weight else result,)
 
+    def carry(read: Reader) -> Outer | None:
+        outer = read.outer(left)
+        if outer is None or any(read.is_changed(i) for i in (right, *added)):
+            return None
+        key = outer.key and (outer.key, out)
+        if outer.key == ():
+            base = read.base_result(out)
+        elif outer.scale is None:
+            base = _multiply(read, outer.base, right, bias)
+        else:
+            base = read.lifts.derive(key, lambda: outer.base @ scene.base(right))
+        vector = None if bias is None else scene.base(bias)
+        return outer.multiply(base, scene.base(right), vector, key)
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last:
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track)
+    return Call([place], run, track, carry=carry)
 
 
 def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Outer:
@@ -49,7 +64,7 @@ def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> 
     delta = read.delta(left, column).unsqueeze(-1)
     rows = read.by_candidate(read.scene.base(right)[column.unit])
     rows = rows.reshape(*rows.shape[:2], *[1] * (delta.dim() - 3), rows.shape[-1])
-    return Outer(read.base_result(out), delta, rows)
+    return Outer(read.base_result(out), ((delta, rows),))
 
 
 def _multiply(read: Reader, value: Tensor, right: int, bias: int | None) -> Tensor:
@@ -172,4 +187,6 @@ def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:
     # Along the units of the other factor: its rows, or its columns if it is the left one.
     factor = read.pick_unit(read.base(other), column.unit, -2 if axis == 2 else -1)
     grown = delta.unsqueeze(-1 if axis == 2 else -2)
-    return Outer(read.base_result(out), grown, factor.unsqueeze(-2 if axis == 2 else -1))
+    other_factor = factor.unsqueeze(-2 if axis == 2 else -1)
+    terms = (grown, other_factor) if axis == 2 else (other_factor, grown)
+    return Outer(read.base_result(out), (terms,))

@@ -5,13 +5,14 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 (1, pairs) of a candidate and an example.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.scene import Cut, Scene
 from hardstep.evaluation.incremental.changes import Change, stack
@@ -24,6 +25,13 @@ class Lifts:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._kept: dict[int, Tensor] = {}
+        self._derived: dict[Hashable, Tensor] = {}
+
+    def derive(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+        """Something else that is the same for all candidates of a step."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return self._derived[key]
 
     def of(self, index: int) -> Tensor:
         """One of them."""
@@ -41,18 +49,6 @@ class Pairs(NamedTuple):
     example: Tensor
 
 
-class Outer(NamedTuple):
-    """A value that one unit has changed through a product: base + delta · factor, broadcast."""
-
-    base: Tensor
-    delta: Tensor
-    factor: Tensor
-
-    def build(self) -> Tensor:
-        """The whole value."""
-        return torch.addcmul(*self)
-
-
 class Reader:
     """The arguments of a node, for a tile of candidates.
 
@@ -68,6 +64,8 @@ class Reader:
         self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
+        self.spread: Container[int] = ()  # values that are multiplied by matrices
+        self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
         self._gathered: dict[int, Tensor] = {}
 
     @property
@@ -101,11 +99,11 @@ class Reader:
         found = self.env.get(index)
         return found if isinstance(found, Column) else None
 
-    def outer(self, index: int) -> Outer:
-        """A value that is one."""
-        found = self.env[index]
-        assert isinstance(found, Outer)
-        return found
+    def outer(self, index: int) -> Outer | None:
+        """A value as an outer product, if it is one and is needed as it is."""
+        found = self.env.get(index)
+        fits = self.asked.get(index) == self.cuts.get(index)
+        return found if isinstance(found, Outer) and fits else None
 
     def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
@@ -243,6 +241,20 @@ class Reader:
         place = self.scene.places[index]
         assert place is not None
         return place.check_dim(column.axis, "a changed parameter")
+
+    def is_unit(self, index: int, column: Column) -> bool:
+        """Whether a column of a value of examples is one number of every row."""
+        if not self.has_examples(index) or index in self.asked:
+            return False
+        return self.dim_of(index, column) == len(self.scene.shape(index)) - 1
+
+    def mark(self, index: int) -> Tensor:
+        """1 at the unit that a column changes, else 0: (lead, 1, …, units)."""
+        column, shape = self.column(index), self.scene.shape(index)
+        assert column is not None
+        places = torch.arange(shape[-1], device=column.unit.device)
+        here = self.by_candidate((column.unit.unsqueeze(1) == places).to(column.slices.dtype))
+        return here.reshape(*here.shape[:2], *[1] * (len(shape) - 1), shape[-1])
 
     def base_result(self, index: int) -> Tensor:
         """What is needed of the base's value of the node's result."""

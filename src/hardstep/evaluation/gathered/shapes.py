@@ -1,9 +1,11 @@
 """Operations on examples that act number by number, or give the same numbers other names."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from torch import Size, Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place, follow_view
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene
@@ -58,6 +60,22 @@ def call_elementwise(node: Node, scene: Scene) -> Call:
     return Call([place], run, lambda dim: track_broadcast(node, scene, place, dim))
 
 
+def call_addition(node: Node, scene: Scene) -> Call:
+    """A sum; what is added to an outer product, and not changed, is in the base's result."""
+    call, out = call_elementwise(node, scene), node.outputs[0]
+
+    def carry(read: Reader) -> Outer | None:
+        changed = [index for index in node.inputs if read.is_changed(index)]
+        outer = read.outer(changed[0]) if len(changed) == 1 == node.inputs.count(changed[0]) else None
+        alike = scene.shape(node.inputs[0]) == scene.shape(out) == scene.shape(node.inputs[-1])
+        plain = not node.kwargs and len(node.args) == 2
+        if outer is None or outer.scale is not None or outer.key != () or not (alike and plain):
+            return None
+        return replace(outer, base=read.base_result(out))
+
+    return replace(call, carry=carry)
+
+
 def call_expansion(node: Node, scene: Scene) -> Call:
     """Axes of size 1 become longer."""
     place, (index,) = find_common_place(node, scene), node.inputs
@@ -92,7 +110,13 @@ def call_view(node: Node, scene: Scene) -> Call:
                 return {index: own}
         raise Mixed("a view that merges or cuts the dimension")
 
-    return Call([found], run, track)
+    def carry(read: Reader) -> Outer | None:
+        outer = read.outer(index)
+        if outer is None or read.asked or read.out or before[-1:] != after[-1:] or not after:
+            return None
+        return outer.reshape(before, after)
+
+    return Call([found], run, track, carry=carry)
 
 
 def reorder(order: Order) -> ApartRule:

@@ -14,6 +14,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.translate import Translator
 from hardstep.evaluation.fused.updates import update_sum
+from hardstep.evaluation.gathered.shapes import call_addition
 from hardstep.evaluation.ops.elementwise import Build, Operands, elementwise, read
 from hardstep.evaluation.ops.formulas import Term, erf, exp, formula, log, log1p, maximum, where
 from hardstep.evaluation.trace.record import Node
@@ -167,7 +168,7 @@ def _lower_sum(t: Translator, node: Node) -> None:
 _SUM = elementwise("add", _add_scaled(Fn.ADD), keyword="alpha")
 _COPIED = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format")
 _KNOWN = (
-    replace(_SUM, lanes=_lower_sum),
+    replace(_SUM, lanes=_lower_sum, apart=call_addition),
     elementwise("sub", _add_scaled(Fn.SUB), keyword="alpha"),
     elementwise("rsub", _add_scaled(Fn.SUB, reverse=True)),
     elementwise("mul", apply(Fn.MUL, 2)),
