@@ -188,7 +188,7 @@ def _as_outer(read: Reader, index: int) -> Outer | None:
     if read.pairs is not None or read.asked or read.out:
         return None
     outer, column = read.outer(index), read.column(index)
-    if outer is not None and outer.scale is None and outer.key == ():
+    if outer is not None and outer.is_recorded:
         return outer
     if column is None or not read.is_unit(index, column):
         return None

@@ -241,7 +241,9 @@ class Gathering:
             if carried is not None:
                 read.put(taken[0].outputs[0], carried, read.out)
             elif made is not None:
-                run_pass(read, made, taken, parts)
+                ended = {i for node in taken for i in node.inputs if last_use[i] < number + made.num}
+                spent = {i for i in ended if i not in kept and i not in self._behind}
+                run_pass(read, made, taken, parts, spent)
             elif any(index in read.env for index in taken[0].inputs):
                 self._run_one(read, taken[0], parts)
             number += len(taken)
@@ -308,6 +310,8 @@ class Gathering:
                 read.env[index] = Stacked(value)
             else:
                 read.put(index, value, read.out)
+                if self.plan.is_product(node):
+                    read.fresh.add(index)
 
     def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
         """Whether a part that was taken is the base's: units of queries leave keys as they are."""

@@ -12,7 +12,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
+
+def pad(part: Tensor, ndim: int) -> Tensor:
+    """A part with the two leading axes and so many dimensions of an example."""
+    return part.reshape([1] * (2 + ndim - part.dim()) + list(part.shape))
+
 
 Term = tuple[Tensor, Tensor]  # delta (lead, …, 1) and factor (lead, 1, …, units)
 
@@ -49,6 +54,11 @@ class Outer:
         return found
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether it is a recorded value, to which terms are added."""
+        return self.scale is None and self.key == ()
+
+    @property
     def form(self) -> tuple[str, ...]:
         """The parts that there are."""
         return tuple(self.parts)
@@ -62,19 +72,38 @@ class Outer:
             total = total * self.scale
         return total if self.shift is None else total + self.shift
 
-    def reshape(self, old: Sequence[int], new: Sequence[int]) -> "Outer":
-        """The same numbers, examples of a shape as examples of another with the same rows."""
+    def reshape(self, old: Sequence[int], new: Sequence[int]) -> "Outer | None":
+        """The same numbers, examples of a shape as examples of another; may need them all."""
+        if list(old) == list(new):
+            return self
+        passed = {Size(new[:n]).numel(): n for n in range(len(new) + 1)}
+        middle = passed.get(Size(old[:-1]).numel())
+        if middle is None or not self._has_rows(len(old)):
+            return None
 
         def view(part: Tensor) -> Tensor:
-            full = part.reshape([1] * (2 + len(old) - part.dim()) + list(part.shape))
-            rows = new[:-1] if full.shape[2:-1].numel() > 1 else [1] * (len(new) - 1)
-            if full.shape[2:-1].numel() not in (1, torch.Size(old[:-1]).numel()):
-                full = full.expand(*full.shape[:2], *old[:-1], full.shape[-1])
-            return full.reshape(*full.shape[:2], *rows, full.shape[-1])
+            full = pad(part, len(old))
+            outer, inner = full.shape[2:-1], full.shape[-1]
+            if outer.numel() not in (1, Size(old[:-1]).numel()):
+                full = full.expand(*full.shape[:2], *old[:-1], inner)
+                outer = full.shape[2:-1]
+            rows = new[:middle] if outer.numel() > 1 else [1] * middle
+            row = new[middle:] if inner > 1 else [1] * (len(new) - middle)
+            return full.reshape(*full.shape[:2], *rows, *row)
 
-        return self._each(view)
+        return self.change(view)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Outer":
+    def _has_rows(self, ndim: int) -> bool:
+        """Whether every term is a number for each row, times a row."""
+        terms = [(pad(delta, ndim), pad(factor, ndim)) for delta, factor in self.terms]
+        return all(d.shape[-1] == 1 == f.shape[2:-1].numel() for d, f in terms)
+
+    def permute(self, dims: Sequence[int]) -> "Outer":
+        """The same with the dimensions of examples in another order."""
+        return self.change(lambda part: pad(part, len(dims)).permute(0, 1, *[d + 2 for d in dims]))
+
+    def change(self, change: Callable[[Tensor], Tensor]) -> "Outer":
+        """The same with all parts changed alike."""
         terms = tuple((change(delta), change(factor)) for delta, factor in self.terms)
         return replace(
             self,
@@ -92,3 +121,36 @@ class Outer:
             shift = weight.new_zeros(weight.shape[1]) if self.shift is None else self.shift @ weight
             shift = shift if bias is None else shift + bias
         return Outer(base, terms, self.scale, shift, key)
+
+
+def multiply_both(base: Tensor, left: Outer, right: Outer) -> Outer:
+    """The product of matrices of one example, of which either may change, given the base's.
+
+    (A + a·b) (B + c·d) = AB + a·(bB + (bc) d) + (Ac)·d
+    """
+    columns = [sort_factors(*term) for term in right.terms]
+    terms: list[Term] = []
+    for a, b in (sort_factors(*term) for term in left.terms):
+        row = _by_row(b, right.base)
+        for c, d in columns:
+            row = row + (b @ c) * d
+        terms.append((a, row))
+    terms += [(_by_column(left.base, c), d) for c, d in columns]
+    return Outer(base, tuple(terms))
+
+
+def sort_factors(one: Tensor, other: Tensor) -> Term:
+    """A column (…, rows, 1) and a row (…, 1, units), of which either may come first."""
+    return (one, other) if one.shape[-1] == 1 == other.shape[-2] else (other, one)
+
+
+def _by_row(row: Tensor, matrix: Tensor) -> Tensor:
+    """Rows (n, examples, …, 1, k) times matrices (1, examples, …, k, m) of the base."""
+    rows = row.squeeze(-2).movedim(0, -2)
+    return (rows @ matrix[0]).movedim(-2, 0).unsqueeze(-2)
+
+
+def _by_column(matrix: Tensor, column: Tensor) -> Tensor:
+    """Matrices of the base times columns (n, examples, …, k, 1)."""
+    columns = column.squeeze(-1).movedim(0, -1)
+    return (matrix[0] @ columns).movedim(-1, 0).unsqueeze(-1)

@@ -279,8 +279,22 @@ def load(read: Reader, table: Table) -> Tensor:
 # -- running -----------------------------------------------------------------------------------
 
 
-def run_pass(read: Reader, made: Pass, nodes: Sequence[Node], parts: Mapping[int, Part]) -> None:
-    """Compute what is needed of the results of the nodes of a pass."""
+def run_pass(
+    read: Reader,
+    made: Pass,
+    nodes: Sequence[Node],
+    parts: Mapping[int, Part],
+    spent: Container[int] = (),
+) -> None:
+    """Compute what is needed of the results of the nodes of a pass.
+
+    Args:
+        read: Values, to which results are added.
+        made: The pass.
+        nodes: Its nodes.
+        parts: What is needed of values.
+        spent: Values that nobody reads any more; a result may take the place of one.
+    """
     tables: list[Tensor] = []
     strides: list[int] = []
     for table in made.tables:
@@ -291,7 +305,10 @@ def run_pass(read: Reader, made: Pass, nodes: Sequence[Node], parts: Mapping[int
     results = []
     for one in made.written:
         read.asked, read.out = parts[nodes[one.node].outputs[0]]
-        result = torch.empty(*read.lead, *read.own_shape(one.index), dtype=DTYPES[one.kind])
+        shape, dtype = (*read.lead, *read.own_shape(one.index)), DTYPES[one.kind]
+        place = _find_place(read, made, tables, spent, shape, dtype)
+        result = torch.empty(shape, dtype=dtype) if place is None else place.reshape(shape)
+        spent = spent if place is None else ()
         each = result.stride(1)
         strides += [result.stride(0), each, 0 if one.summed else each // made.rows]
         results.append((one, result, read.out))
@@ -301,6 +318,25 @@ def run_pass(read: Reader, made: Pass, nodes: Sequence[Node], parts: Mapping[int
         run_kernel(made.text, given, num, examples, made.rows, 0)
     for one, result, cut in results:
         read.put(one.index, result, cut)
+        read.fresh.add(one.index)
+
+
+def _find_place(
+    read: Reader,
+    made: Pass,
+    tables: Sequence[Tensor],
+    spent: Container[int],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+) -> Tensor | None:
+    """A value that is not needed any more, of the size of a result; rows are read, then written."""
+    for table, value in zip(made.tables, tables, strict=True):
+        if table.part or table.index not in spent or not read.is_alone(table.index):
+            continue
+        same = value.numel() == Size(shape).numel() and value.dtype == dtype
+        if same and value.is_contiguous() and read.shares(table.index, value):
+            return value
+    return None
 
 
 def _find_strides(value: Tensor, rows: int, read: Reader, like: int) -> tuple[Tensor, list[int]]:

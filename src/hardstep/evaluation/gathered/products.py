@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.gathered.outer import Outer
+from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
@@ -163,6 +163,17 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
             product = scales["beta"] * shift + scales["alpha"] * product
         return (product,)
 
+    def carry(read: Reader) -> Outer | None:
+        if added or read.pairs is not None or read.asked or read.out:
+            return None
+        factors = []
+        for index in (left, right):
+            one = read.outer(index) if read.is_changed(index) else read.unchanged(index)
+            if one is None or not one.is_recorded or not read.has_examples(index):
+                return None
+            factors.append(one)
+        return multiply_both(read.base_result(out), *factors)
+
     def track(dim: int) -> Mapping[int, int]:
         if added:
             raise Mixed(f"{node.name} with something added")
@@ -173,7 +184,7 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     for index in (left, right):
         if scene.places[index] is None and place.size > 1 and scene.base(index).shape[0] > 1:
             raise Mixed(f"{node.name} with a matrix that is no example's")
-    return Call([Place(0, place.outer, place.inner)], run, track)
+    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry)
 
 
 def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:

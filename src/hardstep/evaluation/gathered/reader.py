@@ -66,6 +66,7 @@ class Reader:
         self.out: Cut | None = None  # and of its result
         self.spread: Container[int] = ()  # values that are multiplied by matrices
         self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
+        self.fresh: set[int] = set()  # values that were made in memory of their own
         self._gathered: dict[int, Tensor] = {}
 
     @property
@@ -105,12 +106,30 @@ class Reader:
         fits = self.asked.get(index) == self.cuts.get(index)
         return found if isinstance(found, Outer) and fits else None
 
+    def unchanged(self, index: int) -> Outer:
+        """A value that no candidate changes, as one without terms."""
+        return Outer(self.base(index), ())
+
     def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
         self.env[index] = value
         self.cuts.pop(index, None)
         if cut is not None:
             self.cuts[index] = cut
+
+    def shares(self, index: int, value: Tensor) -> bool:
+        """Whether a tensor has the memory of a changed value."""
+        found = self.env.get(index)
+        if not isinstance(found, Tensor):
+            return False
+        return found.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
+
+    def is_alone(self, index: int) -> bool:
+        """Whether a value has memory of its own, which no other value uses."""
+        found = self.env.get(index)
+        if index not in self.fresh or not isinstance(found, Tensor):
+            return False
+        return not any(self.shares(other, found) for other in self.env if other != index)
 
     def build_all(self) -> None:
         """Nothing is left as the factors of an outer product."""

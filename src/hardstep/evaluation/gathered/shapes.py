@@ -69,7 +69,7 @@ def call_addition(node: Node, scene: Scene) -> Call:
         outer = read.outer(changed[0]) if len(changed) == 1 == node.inputs.count(changed[0]) else None
         alike = scene.shape(node.inputs[0]) == scene.shape(out) == scene.shape(node.inputs[-1])
         plain = not node.kwargs and len(node.args) == 2
-        if outer is None or outer.scale is not None or outer.key != () or not (alike and plain):
+        if outer is None or not outer.is_recorded or not (alike and plain):
             return None
         return replace(outer, base=read.base_result(out))
 
@@ -86,7 +86,13 @@ def call_expansion(node: Node, scene: Scene) -> Call:
         value = read.align(index, ndim, place)
         return (value.expand(*value.shape[:2], *read.own_shape(out)),)
 
-    return Call([place], run, lambda dim: track_broadcast(node, scene, place, dim))
+    def carry(read: Reader) -> Outer | None:
+        return read.outer(index) if scene.shape(index) == scene.shape(out) else None
+
+    def track(dim: int) -> Mapping[int, int]:
+        return track_broadcast(node, scene, place, dim)
+
+    return Call([place], run, track, carry=carry)
 
 
 def call_view(node: Node, scene: Scene) -> Call:
@@ -112,7 +118,7 @@ def call_view(node: Node, scene: Scene) -> Call:
 
     def carry(read: Reader) -> Outer | None:
         outer = read.outer(index)
-        if outer is None or read.asked or read.out or before[-1:] != after[-1:] or not after:
+        if outer is None or read.asked or read.out or not after:
             return None
         return outer.reshape(before, after)
 
@@ -133,7 +139,11 @@ def reorder(order: Order) -> ApartRule:
         def run(read: Reader) -> tuple[Tensor]:
             return (read.read(index).permute(0, 1, *[d + 2 for d in own]),)
 
-        return Call([found], run, lambda dim: {index: own[dim]})
+        def carry(read: Reader) -> Outer | None:
+            outer = None if read.asked or read.out else read.outer(index)
+            return outer and outer.permute(own)
+
+        return Call([found], run, lambda dim: {index: own[dim]}, carry=carry)
 
     return rule
 
