@@ -175,10 +175,10 @@ def call_layer_norm(node: Node, scene: Scene) -> Call:
         def center(value: Tensor) -> Tensor:
             return (value - value.mean(dim=-1, keepdim=True)) * gain
 
-        base = read.lifts.derive(("norm", out), lambda: center(outer.base))
+        base = read.lifts.derive(("rows", out), lambda: center(outer.base))
         terms = tuple((delta, center(factor)) for delta, factor in outer.terms)
         shift = None if bias is None else scene.base(bias.index)
-        return Outer(base, terms, scale, shift, ("norm", out))
+        return Outer(base, terms, scale, shift, ("rows", out))
 
     return Call([place] * 3, run, track, carry=carry)
 

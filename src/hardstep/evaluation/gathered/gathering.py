@@ -5,20 +5,22 @@ run through the rest of the slice together: products are shared, since all of th
 weights. Of a value of which the loss sees a few tokens, only these are computed.
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.gathered.outer import Outer
-from hardstep.evaluation.gathered.passes import Pass, build_pass, run_pass
+from hardstep.evaluation.gathered.outer import Outer, pad
+from hardstep.evaluation.gathered.passes import Pass, build_pass, find_differing, run_pass
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
     FEW,
     Region,
     RowReader,
+    add_rows,
     fill_in,
     find_rows,
     follow_rows,
@@ -26,7 +28,7 @@ from hardstep.evaluation.gathered.rows import (
     put_back,
     take_rows,
 )
-from hardstep.evaluation.gathered.scene import Cut, Part
+from hardstep.evaluation.gathered.scene import Cut, Part, Sum
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
@@ -104,11 +106,17 @@ class Gathering:
         """All examples: of what a hard choice alters only the rows, if these are few."""
         region = self.plan.region
         skipped = len(self.plan.nodes) - len(nodes)  # that columns have passed
-        if region is not None and region.before > skipped:
+        if region is not None and region.before > skipped and not self._fills(region, env):
             found = self._find_rows(region, nodes[: region.before - skipped], env, num)
             if found is not None:
                 return self._run_rows(region, nodes[region.before - skipped :], *found, num)
         return self._run_in_pieces(nodes, env, num)
+
+    def _fills(self, region: Region, env: Mapping[int, Change]) -> bool:
+        """Whether a value with a changed unit, so that all its rows differ, enters a region."""
+        entering = [(i, env[i]) for i in region.starts if isinstance(env.get(i), Column)]
+        read = Reader(self.lifts, 0, None)
+        return any(isinstance(c, Column) and read.is_unit(i, c) for i, c in entering)
 
     def _run_in_pieces(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
         """A few candidates at a time, as far as values are large."""
@@ -116,7 +124,7 @@ class Gathering:
         middle = large[-1] + 1 if large else 0
         kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
         parts: list[Reader] = []
-        entry = self._find_entry(nodes, env)
+        entry = self._find_entry(nodes, env) if self.passes is None else None
         first = entry.end if entry is not None and entry.end < middle else 0
         for part in self._list_pieces(num) if middle else ():
             parts.append(self._begin(env, part))
@@ -134,7 +142,7 @@ class Gathering:
         if others or place is None or not isinstance(change, Column):
             return None
         dim = place.check_dim(change.axis, "a changed parameter")
-        region = follow_rows(self.scene, nodes, 0, index, dim)
+        region = follow_rows(self.scene, nodes, 0, {index: dim})
         inside = nodes[: region.end]
         asked = [any(self.plan.parts[node.outputs[0]]) for node in inside]
         products = [self.plan.is_product(node) for node in inside]
@@ -142,15 +150,15 @@ class Gathering:
 
     def _enter_rows(self, read: Reader, region: Region, nodes: list[Node]) -> None:
         """The changed token of every example through the operations that keep tokens apart."""
-        column = read.column(region.choice)
+        (start,) = region.starts
+        column = read.column(start)
         assert column is not None
-        values = read.lift_column(region.choice, column)
+        values = read.lift_column(start, column)
         candidate = torch.arange(read.num, device=values.device).repeat_interleave(self.scene.num)
         example = torch.arange(self.scene.num, device=values.device).repeat(read.num)
         rows = RowReader(self.lifts, read.num, Pairs(candidate, example), column.unit[candidate])
-        dim = region.dims[region.choice]
-        rows.env[region.choice] = values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0)
-        rows.cuts[region.choice] = Cut(dim, 0, 1)
+        dim = region.dims[start]
+        rows.put(start, values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0), Cut(dim, 0, 1))
         parts = plan_rows(self.scene, nodes, region)
         self._run(rows, nodes[: region.end], "entry", region.leaving, parts)
         read.env.clear()
@@ -169,30 +177,63 @@ class Gathering:
     def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
         read = Reader(self.lifts, part.stop - part.start, None)
         read.env.update({index: _take(change, part) for index, change in env.items()})
+        if self.passes is not None:
+            read.spread_rows()
         return read
 
     # -- rows ----------------------------------------------------------------------------------
 
     def _find_rows(
         self, region: Region, nodes: list[Node], env: Mapping[int, Change], num: int
-    ) -> tuple[Tensor, Tensor] | None:
+    ) -> tuple[Tensor, dict[int, Tensor]] | None:
         """Candidate, example and index of rows that a choice alters, and the rows; if few."""
-        found, chosen = [], []
-        dim, base = region.dims[region.choice], self.lifts.of(region.choice)
+        found, chosen = [], defaultdict[int, list[Tensor]](list)
         for part in self._list_pieces(num):
             read = self._begin(env, part)
-            self._run(read, nodes, "choice", {region.choice})
-            values = read.read_whole(region.choice)
-            differs = find_rows(values, base, dim)
+            self._run(read, nodes, "choice", region.starts)
+            changed = [index for index in region.starts if read.is_changed(index)]
+            differs = self._differ(region, changed, read)
             if part.start == 0 and float(differs.double().mean()) > FEW:
                 return None
             at = differs.nonzero().T
-            chosen.append(take_rows(values, at, dim))
             found.append(at + torch.tensor([[part.start], [0], [0]], device=at.device))
-        return torch.cat(found, dim=1), torch.cat(chosen)
+            for index in region.starts:
+                chosen[index].append(self._take_rows(read, index, at, region.dims[index]))
+        return torch.cat(found, dim=1), {i: torch.cat(rows) for i, rows in chosen.items()}
+
+    def _differ(self, region: Region, changed: list[int], read: Reader) -> Tensor:
+        """(candidates, examples, indices): whether anything that enters a region is changed."""
+        shape = self.scene.shape(region.starts[0])[region.dims[region.starts[0]]]
+        total = torch.zeros(*read.lead, shape, dtype=torch.bool)
+        for index in changed:
+            dim, outer = region.dims[index], read.env[index]
+            base = self.lifts.of(index)
+            if isinstance(outer, Outer) and outer.is_recorded:
+                total |= outer.find_rows(base.dim() - 1, dim)
+            elif self.passes is not None and dim == 0 and base.dim() == 3:
+                total |= find_differing(read.widen(read.read_whole(index)), base)
+            else:
+                total |= find_rows(read.widen(read.read_whole(index)), base, dim)
+        return total
+
+    def _take_rows(self, read: Reader, index: int, at: Tensor, dim: int) -> Tensor:
+        """Rows of a value at places (3, rows), whether it is changed or not."""
+        outer = read.env.get(index)
+        if not isinstance(outer, Outer):
+            read.asked = {}
+            return take_rows(read.widen(read.read(index)), at, dim)
+        taken = outer.change(
+            lambda part: take_rows(pad(part, self.lifts.of(index).dim() - 1), at, dim)
+        )
+        return taken.build()
 
     def _run_rows(
-        self, region: Region, nodes: list[Node], at: Tensor, values: Tensor, num: int
+        self,
+        region: Region,
+        nodes: list[Node],
+        at: Tensor,
+        values: Mapping[int, Tensor],
+        num: int,
     ) -> Reader:
         """Rows through a region, then the examples that have any of them."""
         candidate, example, index = at
@@ -202,15 +243,32 @@ class Gathering:
             read.env[self.walk.record.result] = Stacked(base.expand(num))
             return read
         rows = RowReader(self.lifts, num, Pairs(candidate, example), index)
-        rows.env[region.choice] = values.unsqueeze(0)
-        rows.cuts[region.choice] = Cut(region.dims[region.choice], 0, 1)
+        for start, own in values.items():
+            rows.put(start, own.unsqueeze(0), Cut(region.dims[start], 0, 1))
         length = region.end - region.before
         self._run(rows, nodes[:length], "rows", region.leaving, self.plan.row_parts)
-        pairs, whole = put_back(rows, region, self.lifts)
+        behind = nodes[length:]
+        adds = self._find_sum(region, behind)
+        if adds is not None:
+            (leaving,), out = region.leaving, behind[0].outputs[0]
+            pairs, total = add_rows(rows, leaving, out, adds, self.lifts)
+            whole, behind = {out: total}, behind[1:]
+        else:
+            pairs, whole = put_back(rows, region, self.lifts)
         read = Reader(self.lifts, num, pairs)
         read.env.update({i: value.unsqueeze(0) for i, value in whole.items()})
-        self._run(read, nodes[length:], "whole")
+        self._run(read, behind, "whole")
         return read
+
+    def _find_sum(self, region: Region, behind: list[Node]) -> Sum | None:
+        """The sum over all rows that a region ends with, if nothing else reads them."""
+        call = self.plan.call(behind[0]) if behind else None
+        if call is None or call.adds is None or len(region.leaving) != 1:
+            return None
+        (leaving,) = region.leaving
+        others = {i for node in behind[1:] for i in node.inputs} | self._behind
+        same = call.adds.dim == region.dims[leaving] and behind[0].inputs == (leaving,)
+        return call.adds if same and leaving not in others else None
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -250,7 +308,8 @@ class Gathering:
             for index in {i for node in taken for i in node.inputs}:
                 if last_use[index] < number and index not in kept and index not in self._behind:
                     read.forget(index)
-        read.build_all()
+        if site != "choice":
+            read.build_all()
 
     def _carry(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Outer | None:
         """The result of a node that leaves an outer product one."""

@@ -10,6 +10,7 @@ put together where an operation needs its numbers, in a pass or by `build`.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Size, Tensor
@@ -98,6 +99,14 @@ class Outer:
         terms = [(pad(delta, ndim), pad(factor, ndim)) for delta, factor in self.terms]
         return all(d.shape[-1] == 1 == f.shape[2:-1].numel() for d, f in terms)
 
+    def find_rows(self, ndim: int, dim: int) -> Tensor:
+        """(candidates, examples, indices): where terms may add something, along a dimension."""
+        found = [
+            reduce(torch.logical_and, [_is_somewhere(pad(one, ndim), dim) for one in term])
+            for term in self.terms
+        ]
+        return reduce(torch.logical_or, found)
+
     def permute(self, dims: Sequence[int]) -> "Outer":
         """The same with the dimensions of examples in another order."""
         return self.change(lambda part: pad(part, len(dims)).permute(0, 1, *[d + 2 for d in dims]))
@@ -154,3 +163,8 @@ def _by_column(matrix: Tensor, column: Tensor) -> Tensor:
     """Matrices of the base times columns (n, examples, …, k, 1)."""
     columns = column.squeeze(-1).movedim(0, -1)
     return (matrix[0] @ columns).movedim(-1, 0).unsqueeze(-1)
+
+
+def _is_somewhere(part: Tensor, dim: int) -> Tensor:
+    """(n, examples, indices): whether anything is not 0, not-a-number included."""
+    return (part != 0).movedim(2 + dim, 2).flatten(3).any(dim=3)

@@ -8,6 +8,7 @@ spread, base + delta · factor, is put together there and never written.
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -22,6 +23,7 @@ from hardstep.evaluation.fused.expressions import (
     Graph,
     Kind,
     Read,
+    Reduction,
     Unfusable,
 )
 from hardstep.evaluation.gathered.places import Mixed
@@ -352,3 +354,26 @@ def _find_strides(value: Tensor, rows: int, read: Reader, like: int) -> tuple[Te
         value = value.contiguous()
     steps = [value.stride(axis) if value.shape[axis] > 1 else 0 for axis in range(3)]
     return value, steps
+
+
+def find_differing(values: Tensor, base: Tensor) -> Tensor:
+    """(n, examples, rows): whether a row of (n, examples, rows, numbers) is not the base's."""
+    kind, (num, examples, rows, size) = KINDS.get(values.dtype), values.shape
+    if kind is None or not kind.is_float or size < LEAST_NUMBERS or not values.numel():
+        return (values != base).any(dim=3)
+    values, base = values.contiguous(), base.contiguous()
+    result = torch.empty(num, examples, rows, dtype=values.dtype)
+    each = rows * size
+    strides = [examples * each, each, size, 0, each, size, examples * rows, rows, 1]
+    given = [torch.tensor(strides), values, base, result]
+    run_kernel(_compare_rows(kind, size), given, num * examples, examples, rows, 0)
+    return result != 0
+
+
+@cache
+def _compare_rows(kind: Kind, size: int) -> str:
+    g = Graph()
+    new, old = (g.read(Access.LANE, kind, table, size) for table in (0, 1))
+    one, zero = (g.constant(number, kind) for number in (1.0, 0.0))
+    differs = g.select(g.apply(Fn.NE, new, old), one, zero)
+    return write_pass(size, [kind, kind], [Output(g.reduce(Reduction.MAX, differs))])

@@ -275,6 +275,21 @@ class Reader:
         here = self.by_candidate((column.unit.unsqueeze(1) == places).to(column.slices.dtype))
         return here.reshape(*here.shape[:2], *[1] * (len(shape) - 1), shape[-1])
 
+    def spread_rows(self) -> None:
+        """Make outer products of columns that are whole rows, such as a token's."""
+        for index, column in self.env.items():
+            if not isinstance(column, Column) or not self.has_examples(index):
+                continue
+            dim, ndim = self.dim_of(index, column), len(self.scene.shape(index))
+            if dim == ndim - 1:
+                continue
+            size = self.scene.shape(index)[dim]
+            here = column.unit.unsqueeze(1) == torch.arange(size, device=column.unit.device)
+            shape = [1, *[1] * dim, size, *[1] * (ndim - dim - 1)]
+            mark = here.to(column.slices.dtype).reshape(-1, *shape)
+            rows = self.delta(index, column).unsqueeze(2 + dim)
+            self.env[index] = Outer(self.base(index), ((mark, rows),))
+
     def base_result(self, index: int) -> Tensor:
         """What is needed of the base's value of the node's result."""
         self.asked = {**self.asked, index: self.out} if self.out is not None else self.asked

@@ -32,6 +32,15 @@ Carry = Callable[[Any], Outer | None]
 Tracks = Callable[[int], Mapping[int, int]]
 # The examples (n, examples) that a changed parameter reaches; without it, all of them.
 Reaches = Callable[["Scene", Column], Tensor]
+
+
+class Sum(NamedTuple):
+    """A sum along a dimension of one example, divided by a number."""
+
+    dim: int
+    divisor: int
+
+
 ApartRule = Callable[[Node, "Scene"], "Call"]
 
 
@@ -46,6 +55,7 @@ class Call:
     asks: Mapping[int, Cut] = field(default_factory=dict)  # all that it reads of an argument
     reaches: Reaches | None = None  # where a changed parameter is read
     carry: Carry | None = None  # an outer product stays one, if it does
+    adds: Sum | None = None  # what it adds up of one example, if that is all it does
 
 
 class KnowsApart(Protocol):
