@@ -82,7 +82,7 @@ def call_part(node: Node, scene: Scene) -> Call:
 
     def run(read: Reader) -> list[Tensor]:
         if read.asked.get(index) != asked:
-            return list(call.run(read))  # type: ignore[arg-type]
+            return list(call.run(read))
         value = read.read(index)
         return [value.squeeze(own + 2) if drops else value]
 

@@ -299,7 +299,9 @@ class Gathering:
             if carried is not None:
                 read.put(taken[0].outputs[0], carried, read.out)
             elif made is not None:
-                ended = {i for node in taken for i in node.inputs if last_use[i] < number + made.num}
+                ended = {
+                    i for node in taken for i in node.inputs if last_use[i] < number + made.num
+                }
                 spent = {i for i in ended if i not in kept and i not in self._behind}
                 run_pass(read, made, taken, parts, spent)
             elif any(index in read.env for index in taken[0].inputs):
@@ -422,7 +424,7 @@ def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
     return whole
 
 
-def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | None) -> Tensor:
+def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | None) -> Tensor:
     """A piece's value for each of its candidates; the base's where none of them changes it."""
     if isinstance(found, Stacked):
         return found.values

@@ -2,10 +2,10 @@
 
     value = scale · (base + delta · factor + …) + shift
 
-All parts are broadcast with each other; `delta` has a number for every row, `factor` a row for every
-candidate. A product with unchanged weights turns one such value into another: only its factors are
-multiplied. So does a norm, for which scale is what it divides rows by. What a value is made of is
-put together where an operation needs its numbers, in a pass or by `build`.
+All parts are broadcast with each other; `delta` has a number for every row, `factor` a row for
+every candidate. A product with unchanged weights turns one such value into another: only its
+factors are multiplied. So does a norm, for which scale is what it divides rows by. What a value is
+made of is put together where an operation needs its numbers, in a pass or by `build`.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,6 +14,7 @@ from functools import reduce
 
 import torch
 from torch import Size, Tensor
+
 
 def pad(part: Tensor, ndim: int) -> Tensor:
     """A part with the two leading axes and so many dimensions of an example."""

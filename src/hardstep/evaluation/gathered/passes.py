@@ -2,8 +2,8 @@
 
 What stands between two products reads and writes large values and computes little. A pass takes a
 row (the last dimension of a value) through all of it while the row is in registers: shortcuts,
-activations, norms, softmax, the best place, a mean over rows. A changed unit that a product has just
-spread, base + delta · factor, is put together there and never written.
+activations, norms, softmax, the best place, a mean over rows. Outer products are put together
+there, and never written.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence

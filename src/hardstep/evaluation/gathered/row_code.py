@@ -140,15 +140,16 @@ def _reduce(w: RowWriter, expr: Reduce, parts: list[Value]) -> Value:
     largest = expr.reduction in (Reduction.MAX, Reduction.ARGMAX)
     parts = _fill(w, kind, parts, -math.inf if largest else math.inf)
     if expr.reduction in (Reduction.MAX, Reduction.MIN):
-        function = Fn.MAX if largest else Fn.MIN
-        return _fold(
-            w,
-            [kind],
-            [[p] for p in parts],
-            lambda w, a, b: [emit_extreme(w, function, kind, a[0], b[0])],
-        )[0]
+        return _fold(w, [kind], [[p] for p in parts], _find_extreme(largest, kind))[0]
     numbered = [[part, _number(w, n)] for n, part in enumerate(parts)]
     return _fold(w, [kind, Kind.I64], numbered, _find_best("ogt" if largest else "olt", kind))[1]
+
+
+def _find_extreme(largest: bool, kind: Kind) -> Fold:
+    def fold(w: RowWriter, a: list[Value], b: list[Value]) -> list[Value]:
+        return [emit_extreme(w, Fn.MAX if largest else Fn.MIN, kind, a[0], b[0])]
+
+    return fold
 
 
 def _fill(w: RowWriter, kind: Kind, parts: list[Value], neutral: float) -> list[Value]:
@@ -245,9 +246,7 @@ def _step(w: RowWriter, kind: Kind, table: Value, number: int, axis: int, index:
     return w.offset(kind, table, at)
 
 
-def _compute(
-    w: RowWriter, needed: Sequence[Expr], rows: Sequence[Value]
-) -> dict[int, list[Value]]:
+def _compute(w: RowWriter, needed: Sequence[Expr], rows: Sequence[Value]) -> dict[int, list[Value]]:
     """The vectors of every expression; stage by stage, and within one vector by vector."""
     values: dict[int, list[Value]] = {}
     for stage in range(max(expr.stage for expr in needed) + 1):

@@ -181,7 +181,9 @@ def add_rows(
 def find_pairs(read: RowReader, num: int) -> tuple[Pairs, Tensor]:
     """The examples that have rows, and the number of each row's among them."""
     assert read.pairs is not None
-    found, place = torch.unique(read.pairs.candidate * num + read.pairs.example, return_inverse=True)
+    found, place = torch.unique(
+        read.pairs.candidate * num + read.pairs.example, return_inverse=True
+    )
     return Pairs(found // num, found % num), place
 
 

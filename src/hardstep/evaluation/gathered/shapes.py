@@ -66,10 +66,10 @@ def call_addition(node: Node, scene: Scene) -> Call:
 
     def carry(read: Reader) -> Outer | None:
         changed = [index for index in node.inputs if read.is_changed(index)]
-        outer = read.outer(changed[0]) if len(changed) == 1 == node.inputs.count(changed[0]) else None
-        alike = scene.shape(node.inputs[0]) == scene.shape(out) == scene.shape(node.inputs[-1])
-        plain = not node.kwargs and len(node.args) == 2
-        if outer is None or not outer.is_recorded or not (alike and plain):
+        if len(changed) != 1 or node.kwargs or len(node.args) > 2:
+            return None
+        outer = read.outer(changed[0]) if scene.shape(changed[0]) == scene.shape(out) else None
+        if outer is None or not outer.is_recorded:
             return None
         return replace(outer, base=read.base_result(out))
 

@@ -133,7 +133,7 @@ def _close_stack(t: Translator, node: Node, is_mean: bool) -> None:
 
 def _build_rows(b: Builder, node: Node, is_mean: bool) -> list[Expr]:
     """Along rows, or over all rows of an example."""
-    index, out = node.inputs[0], node.outputs[0]
+    index = node.inputs[0]
     b.check_source(index)
     value, dims = b.operand(index, index), b.find_own_dims(node, index)
     if node.kwargs.get("dtype") is not None or not value.kind.is_float:
