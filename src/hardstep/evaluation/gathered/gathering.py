@@ -296,8 +296,10 @@ class Gathering:
             carried = self._carry(read, nodes[number], parts)
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
-            if carried is not None:
+            if carried is not None and carried.terms:
                 read.put(taken[0].outputs[0], carried, read.out)
+            elif carried is not None:
+                pass  # the base's: units of queries leave keys as they are
             elif made is not None:
                 ended = {
                     i for node in taken for i in node.inputs if last_use[i] < number + made.num

@@ -78,6 +78,8 @@ class Outer:
         """The same numbers, examples of a shape as examples of another; may need them all."""
         if list(old) == list(new):
             return self
+        if [size for size in old if size > 1] == [size for size in new if size > 1]:
+            return self.change(lambda part: _insert_ones(pad(part, len(old)), old, new))
         passed = {Size(new[:n]).numel(): n for n in range(len(new) + 1)}
         middle = passed.get(Size(old[:-1]).numel())
         if middle is None or not self._has_rows(len(old)):
@@ -107,6 +109,11 @@ class Outer:
             for term in self.terms
         ]
         return reduce(torch.logical_or, found)
+
+    def drop_terms(self) -> "Outer":
+        """The same without terms that are 0 for all candidates."""
+        terms = [t for t in self.terms if all(bool((part != 0).any()) for part in t)]
+        return replace(self, terms=tuple(terms))
 
     def permute(self, dims: Sequence[int]) -> "Outer":
         """The same with the dimensions of examples in another order."""
@@ -169,3 +176,9 @@ def _by_column(matrix: Tensor, column: Tensor) -> Tensor:
 def _is_somewhere(part: Tensor, dim: int) -> Tensor:
     """(n, examples, indices): whether anything is not 0, not-a-number included."""
     return (part != 0).movedim(2 + dim, 2).flatten(3).any(dim=3)
+
+
+def _insert_ones(part: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
+    """A part of examples of which only dimensions of size 1 come and go."""
+    kept = iter([own for own, size in zip(part.shape[2:], old, strict=True) if size > 1])
+    return part.reshape(*part.shape[:2], *[next(kept) if size > 1 else 1 for size in new])

@@ -106,6 +106,18 @@ class Reader:
         fits = self.asked.get(index) == self.cuts.get(index)
         return found if isinstance(found, Outer) and fits else None
 
+    def as_outer(self, index: int) -> Outer | None:
+        """A recorded value with terms added; a changed unit is such a value, too."""
+        if self.pairs is not None or self.asked or self.out:
+            return None
+        outer, column = self.outer(index), self.column(index)
+        if outer is not None and outer.is_recorded:
+            return outer
+        if column is None or not self.is_unit(index, column):
+            return None
+        delta = self.delta(index, column).unsqueeze(-1)
+        return Outer(self.base(index), ((delta, self.mark(index)),))
+
     def unchanged(self, index: int) -> Outer:
         """A value that no candidate changes, as one without terms."""
         return Outer(self.base(index), ())

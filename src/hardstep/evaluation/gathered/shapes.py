@@ -9,7 +9,7 @@ from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place, follow_view
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.record import Node, Ref
 
 Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
 
@@ -76,6 +76,27 @@ def call_addition(node: Node, scene: Scene) -> Call:
     return replace(call, carry=carry)
 
 
+def call_scaling(node: Node, scene: Scene) -> Call:
+    """A product with, or a quotient by, something that is a number in every place."""
+    call, out = call_elementwise(node, scene), node.outputs[0]
+
+    def carry(read: Reader) -> Outer | None:
+        index, alone = node.inputs[0], len(node.inputs) == 1 and not node.kwargs
+        outer = read.outer(index) if alone and isinstance(node.args[0], Ref) else None
+        if outer is None or not outer.is_recorded:
+            return None
+        terms = tuple((node.func(delta, node.args[1]), row) for delta, row in outer.terms)
+        return replace(outer, base=read.base_result(out), terms=terms)
+
+    return replace(call, carry=carry)
+
+
+def call_copy(node: Node, scene: Scene) -> Call:
+    """The same numbers in other memory."""
+    call = call_elementwise(node, scene)
+    return replace(call, carry=lambda read: read.outer(node.inputs[0]))
+
+
 def call_expansion(node: Node, scene: Scene) -> Call:
     """Axes of size 1 become longer."""
     place, (index,) = find_common_place(node, scene), node.inputs
@@ -117,10 +138,8 @@ def call_view(node: Node, scene: Scene) -> Call:
         raise Mixed("a view that merges or cuts the dimension")
 
     def carry(read: Reader) -> Outer | None:
-        outer = read.outer(index)
-        if outer is None or read.asked or read.out or not after:
-            return None
-        return outer.reshape(before, after)
+        outer = None if read.asked or read.out else read.outer(index) or read.as_outer(index)
+        return outer.reshape(before, after) if outer is not None and after else None
 
     return Call([found], run, track, carry=carry)
 
