@@ -40,7 +40,7 @@ from hardstep.evaluation.fused import (
     count_operations,
     plan_kernel,
 )
-from hardstep.evaluation.gathered import Lifts, Mixed, Scene
+from hardstep.evaluation.gathered import Lifts, Mixed, Passes, Scene
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.survey import Reach
 from hardstep.evaluation.incremental.walk import Walk
@@ -68,6 +68,7 @@ class Memory:
 
     plans: dict[Key, KernelPlan] = field(default_factory=dict)
     programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
+    passes: dict[Key, Passes] = field(default_factory=dict)  # of gathered examples
     peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers

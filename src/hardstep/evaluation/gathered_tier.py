@@ -24,6 +24,7 @@ from hardstep.evaluation.trace.record import Refused
 TILE = 64  # candidates whose columns are carried together, at most
 TILE_BYTES = 64 << 20  # of their largest values, of which rows or a few at a time are computed
 ALIVE = 8  # times its largest value, which the examples of one candidate may take
+COMPILED_BYTES = 64 << 20  # of the largest values of all candidates, for which code is compiled
 EXAMPLES_BYTES = 4 << 20  # the largest value of the examples that run together
 
 
@@ -161,7 +162,10 @@ def _tile_by_examples(step: Step, span: Span, gathering: Gathering, read: Tensor
 
 def _gather(step: Step, span: Span, scene: Scene) -> Gathering:
     walk = Walk(step.slice(span), REGISTRY)
-    return Gathering(walk, Plan(walk, scene, REGISTRY), step.lifts)
+    whole = sum(s.end - s.start for s in step.candidates.spans() if s.block == span.block)
+    pays = step.base.device.type == "cpu" and walk.largest * whole >= COMPILED_BYTES
+    passes = step.memory.passes.setdefault(step.key(span), {}) if pays else None
+    return Gathering(walk, Plan(walk, scene, REGISTRY), step.lifts, passes)
 
 
 def _is_for(gathering: Gathering, scene: Scene) -> bool:

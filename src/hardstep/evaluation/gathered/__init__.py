@@ -9,14 +9,19 @@ products    rules: matrix products, shared by all candidates
 lookups     rules: rows of a table, gather
 closings    rules: sums over examples, losses
 rows        the tokens that a hard choice alters
+passes      what stands between products, as one compiled pass over rows
+row_code    its code
 plan        what the operations of a slice read and make
 gathering   a tile of candidates on its way to the loss
 """
 
-from hardstep.evaluation.gathered.gathering import Gathering
+from hardstep.evaluation.gathered.gathering import Gathering, Passes
+from hardstep.evaluation.gathered.passes import Builder, RowRule
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts
 from hardstep.evaluation.gathered.scene import ApartRule, Scene
 
-__all__ = ["ApartRule", "Gathering", "Lifts", "Mixed", "Plan", "Scene"]
+__all__ = [
+    "ApartRule", "Builder", "Gathering", "Lifts", "Mixed", "Passes", "Plan", "RowRule", "Scene",
+]  # fmt: skip

@@ -1,11 +1,13 @@
 """Operations along dimensions of one example: softmax, sums, parts, norms."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Cut, Scene
@@ -81,11 +83,27 @@ def call_part(node: Node, scene: Scene) -> Call:
 
     def run(read: Reader) -> list[Tensor]:
         if read.asked.get(index) != asked:
-            return list(call.run(read))  # type: ignore[arg-type]
+            return list(call.run(read))
         value = read.read(index)
         return [value.squeeze(own + 2) if drops else value]
 
-    return Call(call.places, run, call.tracks, asks={index: asked})
+    def carry(read: Reader) -> Outer | None:
+        outer = read.env.get(index)
+        if not isinstance(outer, Outer) or not outer.is_recorded or index in read.cuts or read.out:
+            return None
+        ndim = len(scene.shape(index))
+        taken = outer.change(lambda part: _take_part(pad(part, ndim), asked, drops))
+        read.asked = {}
+        return replace(taken.drop_terms(), base=read.base(node.outputs[0]))
+
+    return replace(call, run=run, asks={index: asked}, carry=carry)
+
+
+def _take_part(part: Tensor, cut: Cut, drops: bool) -> Tensor:
+    """A stretch of a dimension, where a value is not the same all along it."""
+    axis = 2 + cut.dim
+    part = part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
+    return part.squeeze(axis) if drops else part
 
 
 def call_cat(node: Node, scene: Scene) -> Call:
@@ -159,4 +177,24 @@ def call_layer_norm(node: Node, scene: Scene) -> Call:
             raise Mixed("a norm along the dimension")
         return {index: dim}
 
-    return Call([place] * 3, run, track)
+    def carry(read: Reader) -> Outer | None:
+        """Rows less their mean, which is linear, and what they are divided by."""
+        outer = read.as_outer(index)
+        own = [ref.index for ref in (weight, bias) if ref is not None]
+        out, wanted = node.outputs[0], node.outputs[0] in read.spread and len(sizes) == 1
+        if outer is None or not wanted or any(read.is_changed(i) for i in own):
+            return None
+        scale = read.find(node.outputs[2])
+        if scale is None:
+            return None
+        gain = scene.base(weight.index) if weight is not None else 1.0
+
+        def center(value: Tensor) -> Tensor:
+            return (value - value.mean(dim=-1, keepdim=True)) * gain
+
+        base = read.lifts.derive(("rows", out), lambda: center(outer.base))
+        terms = tuple((delta, center(factor)) for delta, factor in outer.terms)
+        shift = None if bias is None else scene.base(bias.index)
+        return Outer(base, terms, scale, shift, ("rows", out))
+
+    return Call([place] * 3, run, track, carry=carry)

@@ -1,6 +1,7 @@
 """Operations that add examples up: the base's result, and what changed examples add to it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Reader
-from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene
+from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene, Sum
 from hardstep.evaluation.gathered.shapes import call_elementwise
 from hardstep.evaluation.incremental.along import find_dims
 from hardstep.evaluation.trace.record import Node
@@ -34,7 +35,12 @@ def _call_sum(node: Node, scene: Scene, is_mean: bool) -> Call:
     assert place is not None
     dims = find_dims(node, scene.base)
     if dims and place.axis not in dims:
-        return call_along(node, scene)
+        call = call_along(node, scene)
+        own = [place.check_dim(dim, node.name) for dim in dims]
+        drops = scene.base(node.outputs[0]).dim() < value.dim()
+        if len(own) > 1 or not drops or not value.is_floating_point() or node.kwargs:
+            return call
+        return replace(call, adds=Sum(own[0], value.shape[dims[0]] if is_mean else 1))
     result = scene.base(node.outputs[0])
     if result.numel() != 1:
         raise Mixed(f"{node.name} over examples, but not over everything")

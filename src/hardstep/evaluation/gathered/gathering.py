@@ -5,18 +5,22 @@ run through the rest of the slice together: products are shared, since all of th
 weights. Of a value of which the loss sees a few tokens, only these are computed.
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.outer import Outer, pad
+from hardstep.evaluation.gathered.passes import Pass, build_pass, find_differing, run_pass
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
     FEW,
     Region,
     RowReader,
+    add_rows,
     fill_in,
     find_rows,
     follow_rows,
@@ -24,24 +28,30 @@ from hardstep.evaluation.gathered.rows import (
     put_back,
     take_rows,
 )
-from hardstep.evaluation.gathered.scene import Cut, Part
+from hardstep.evaluation.gathered.scene import Cut, Part, Sum
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
 from hardstep.evaluation.trace.record import Node
 
 PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
+PASS_BYTES = 8 << 20  # the same where passes take less time than what calls them
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
+
+
+Passes = dict[object, Pass | None]  # by where they begin, and by what is changed there
 
 
 class Gathering:
     """How the examples of a tile pass through a slice."""
 
-    def __init__(self, walk: Walk, plan: Plan, lifts: Lifts) -> None:
+    def __init__(self, walk: Walk, plan: Plan, lifts: Lifts, passes: Passes | None = None) -> None:
         self.walk, self.plan, self.lifts = walk, plan, lifts
+        self.passes = passes
         self.scene = plan.scene
-        self.piece = max(1, PIECE_BYTES // walk.largest)
+        limit = PIECE_BYTES if passes is None else PASS_BYTES
+        self.piece = max(1, limit // walk.largest)
         self._behind = {index for node in plan.after for index in node.inputs}
         self._behind.add(walk.record.result)
 
@@ -61,7 +71,7 @@ class Gathering:
         if float(reached.double().mean()) < DENSE:
             read = Reader(self.lifts, num, Pairs(*reached.nonzero(as_tuple=True)))
             read.env.update(env)
-            self._run(read, nodes)
+            self._run(read, nodes, "pairs")
         else:
             read = self._run_all(nodes, env, num)
         closed: dict[int, Change] = {
@@ -96,11 +106,17 @@ class Gathering:
         """All examples: of what a hard choice alters only the rows, if these are few."""
         region = self.plan.region
         skipped = len(self.plan.nodes) - len(nodes)  # that columns have passed
-        if region is not None and region.before > skipped:
+        if region is not None and region.before > skipped and not self._fills(region, env):
             found = self._find_rows(region, nodes[: region.before - skipped], env, num)
             if found is not None:
                 return self._run_rows(region, nodes[region.before - skipped :], *found, num)
         return self._run_in_pieces(nodes, env, num)
+
+    def _fills(self, region: Region, env: Mapping[int, Change]) -> bool:
+        """Whether a value with a changed unit, so that all its rows differ, enters a region."""
+        entering = [(i, env[i]) for i in region.starts if isinstance(env.get(i), Column)]
+        read = Reader(self.lifts, 0, None)
+        return any(isinstance(c, Column) and read.is_unit(i, c) for i, c in entering)
 
     def _run_in_pieces(self, nodes: list[Node], env: Mapping[int, Change], num: int) -> Reader:
         """A few candidates at a time, as far as values are large."""
@@ -108,15 +124,15 @@ class Gathering:
         middle = large[-1] + 1 if large else 0
         kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
         parts: list[Reader] = []
-        entry = self._find_entry(nodes, env)
+        entry = self._find_entry(nodes, env) if self.passes is None else None
         first = entry.end if entry is not None and entry.end < middle else 0
         for part in self._list_pieces(num) if middle else ():
             parts.append(self._begin(env, part))
             if entry is not None and first:
                 self._enter_rows(parts[-1], entry, nodes)
-            self._run(parts[-1], nodes[first:middle], kept)
+            self._run(parts[-1], nodes[first:middle], "pieces", kept)
         read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
-        self._run(read, nodes[middle:])
+        self._run(read, nodes[middle:], "joined")
         return read
 
     def _find_entry(self, nodes: list[Node], env: Mapping[int, Change]) -> Region | None:
@@ -126,7 +142,7 @@ class Gathering:
         if others or place is None or not isinstance(change, Column):
             return None
         dim = place.check_dim(change.axis, "a changed parameter")
-        region = follow_rows(self.scene, nodes, 0, index, dim)
+        region = follow_rows(self.scene, nodes, 0, {index: dim})
         inside = nodes[: region.end]
         asked = [any(self.plan.parts[node.outputs[0]]) for node in inside]
         products = [self.plan.is_product(node) for node in inside]
@@ -134,17 +150,17 @@ class Gathering:
 
     def _enter_rows(self, read: Reader, region: Region, nodes: list[Node]) -> None:
         """The changed token of every example through the operations that keep tokens apart."""
-        column = read.column(region.choice)
+        (start,) = region.starts
+        column = read.column(start)
         assert column is not None
-        values = read.lift_column(region.choice, column)
+        values = read.lift_column(start, column)
         candidate = torch.arange(read.num, device=values.device).repeat_interleave(self.scene.num)
         example = torch.arange(self.scene.num, device=values.device).repeat(read.num)
         rows = RowReader(self.lifts, read.num, Pairs(candidate, example), column.unit[candidate])
-        dim = region.dims[region.choice]
-        rows.env[region.choice] = values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0)
-        rows.cuts[region.choice] = Cut(dim, 0, 1)
+        dim = region.dims[start]
+        rows.put(start, values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0), Cut(dim, 0, 1))
         parts = plan_rows(self.scene, nodes, region)
-        self._run(rows, nodes[: region.end], region.leaving, parts)
+        self._run(rows, nodes[: region.end], "entry", region.leaving, parts)
         read.env.clear()
         read.env.update(fill_in(rows, region, self.lifts))
 
@@ -161,30 +177,63 @@ class Gathering:
     def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
         read = Reader(self.lifts, part.stop - part.start, None)
         read.env.update({index: _take(change, part) for index, change in env.items()})
+        if self.passes is not None:
+            read.spread_rows()
         return read
 
     # -- rows ----------------------------------------------------------------------------------
 
     def _find_rows(
         self, region: Region, nodes: list[Node], env: Mapping[int, Change], num: int
-    ) -> tuple[Tensor, Tensor] | None:
+    ) -> tuple[Tensor, dict[int, Tensor]] | None:
         """Candidate, example and index of rows that a choice alters, and the rows; if few."""
-        found, chosen = [], []
-        dim, base = region.dims[region.choice], self.lifts.of(region.choice)
+        found, chosen = [], defaultdict[int, list[Tensor]](list)
         for part in self._list_pieces(num):
             read = self._begin(env, part)
-            self._run(read, nodes, {region.choice})
-            values = read.read_whole(region.choice)
-            differs = find_rows(values, base, dim)
+            self._run(read, nodes, "choice", region.starts)
+            changed = [index for index in region.starts if read.is_changed(index)]
+            differs = self._differ(region, changed, read)
             if part.start == 0 and float(differs.double().mean()) > FEW:
                 return None
             at = differs.nonzero().T
-            chosen.append(take_rows(values, at, dim))
             found.append(at + torch.tensor([[part.start], [0], [0]], device=at.device))
-        return torch.cat(found, dim=1), torch.cat(chosen)
+            for index in region.starts:
+                chosen[index].append(self._take_rows(read, index, at, region.dims[index]))
+        return torch.cat(found, dim=1), {i: torch.cat(rows) for i, rows in chosen.items()}
+
+    def _differ(self, region: Region, changed: list[int], read: Reader) -> Tensor:
+        """(candidates, examples, indices): whether anything that enters a region is changed."""
+        shape = self.scene.shape(region.starts[0])[region.dims[region.starts[0]]]
+        total = torch.zeros(*read.lead, shape, dtype=torch.bool)
+        for index in changed:
+            dim, outer = region.dims[index], read.env[index]
+            base = self.lifts.of(index)
+            if isinstance(outer, Outer) and outer.is_recorded:
+                total |= outer.find_rows(base.dim() - 1, dim)
+            elif self.passes is not None and dim == 0 and base.dim() == 3:
+                total |= find_differing(read.widen(read.read_whole(index)), base)
+            else:
+                total |= find_rows(read.widen(read.read_whole(index)), base, dim)
+        return total
+
+    def _take_rows(self, read: Reader, index: int, at: Tensor, dim: int) -> Tensor:
+        """Rows of a value at places (3, rows), whether it is changed or not."""
+        outer = read.env.get(index)
+        if not isinstance(outer, Outer):
+            read.asked = {}
+            return take_rows(read.widen(read.read(index)), at, dim)
+        taken = outer.change(
+            lambda part: take_rows(pad(part, self.lifts.of(index).dim() - 1), at, dim)
+        )
+        return taken.build()
 
     def _run_rows(
-        self, region: Region, nodes: list[Node], at: Tensor, values: Tensor, num: int
+        self,
+        region: Region,
+        nodes: list[Node],
+        at: Tensor,
+        values: Mapping[int, Tensor],
+        num: int,
     ) -> Reader:
         """Rows through a region, then the examples that have any of them."""
         candidate, example, index = at
@@ -194,15 +243,32 @@ class Gathering:
             read.env[self.walk.record.result] = Stacked(base.expand(num))
             return read
         rows = RowReader(self.lifts, num, Pairs(candidate, example), index)
-        rows.env[region.choice] = values.unsqueeze(0)
-        rows.cuts[region.choice] = Cut(region.dims[region.choice], 0, 1)
+        for start, own in values.items():
+            rows.put(start, own.unsqueeze(0), Cut(region.dims[start], 0, 1))
         length = region.end - region.before
-        self._run(rows, nodes[:length], region.leaving, self.plan.row_parts)
-        pairs, whole = put_back(rows, region, self.lifts)
+        self._run(rows, nodes[:length], "rows", region.leaving, self.plan.row_parts)
+        behind = nodes[length:]
+        adds = self._find_sum(region, behind)
+        if adds is not None:
+            (leaving,), out = region.leaving, behind[0].outputs[0]
+            pairs, total = add_rows(rows, leaving, out, adds, self.lifts)
+            whole, behind = {out: total}, behind[1:]
+        else:
+            pairs, whole = put_back(rows, region, self.lifts)
         read = Reader(self.lifts, num, pairs)
         read.env.update({i: value.unsqueeze(0) for i, value in whole.items()})
-        self._run(read, nodes[length:])
+        self._run(read, behind, "whole")
         return read
+
+    def _find_sum(self, region: Region, behind: list[Node]) -> Sum | None:
+        """The sum over all rows that a region ends with, if nothing else reads them."""
+        call = self.plan.call(behind[0]) if behind else None
+        if call is None or call.adds is None or len(region.leaving) != 1:
+            return None
+        (leaving,) = region.leaving
+        others = {i for node in behind[1:] for i in node.inputs} | self._behind
+        same = call.adds.dim == region.dims[leaving] and behind[0].inputs == (leaving,)
+        return call.adds if same and leaving not in others else None
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -210,17 +276,86 @@ class Gathering:
         self,
         read: Reader,
         nodes: list[Node],
+        site: str,
         kept: Container[int] = (),
         parts: Mapping[int, Part] | None = None,
     ) -> None:
-        """Operations one after the other, on what changes of their arguments."""
+        """Operations one after the other, or several in one pass, on what changes.
+
+        Args:
+            read: Values of candidates.
+            nodes: The operations.
+            site: A word for where this is called, under which passes are kept.
+            kept: Results that are read behind them.
+            parts: What is needed of values; what the plan says, if left out.
+        """
         last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
-        for number, node in enumerate(nodes):
-            if any(index in read.env for index in node.inputs):
-                self._run_one(read, node, parts or self.plan.parts)
-            for index in node.inputs:
-                if last_use[index] == number and index not in kept and index not in self._behind:
+        parts = parts or self.plan.parts
+        number = 0
+        while number < len(nodes):
+            carried = self._carry(read, nodes[number], parts)
+            made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
+            taken = nodes[number : number + (made.num if made else 1)]
+            if carried is not None and carried.terms:
+                read.put(taken[0].outputs[0], carried, read.out)
+            elif carried is not None:
+                pass  # the base's: units of queries leave keys as they are
+            elif made is not None:
+                ended = {
+                    i for node in taken for i in node.inputs if last_use[i] < number + made.num
+                }
+                spent = {i for i in ended if i not in kept and i not in self._behind}
+                run_pass(read, made, taken, parts, spent)
+            elif any(index in read.env for index in taken[0].inputs):
+                self._run_one(read, taken[0], parts)
+            number += len(taken)
+            for index in {i for node in taken for i in node.inputs}:
+                if last_use[index] < number and index not in kept and index not in self._behind:
                     read.forget(index)
+        if site != "choice":
+            read.build_all()
+
+    def _carry(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Outer | None:
+        """The result of a node that leaves an outer product one."""
+        call = self.plan.call(node)
+        if self.passes is None or call is None or call.carry is None:
+            return None
+        if not any(isinstance(read.env.get(i), Outer | Column) for i in node.inputs):
+            return None
+        read.asked, read.out = parts[node.outputs[0]]
+        read.spread = self.plan.spread
+        read.find = lambda index: self._find_alone(read, node, parts, index)
+        return call.carry(read)
+
+    def _find_alone(
+        self, read: Reader, node: Node, parts: Mapping[int, Part], index: int
+    ) -> Tensor | None:
+        """One of the results of a node, by a pass of its own."""
+        made = self._find_pass(read, [node], "alone", parts, {index})
+        if made is None:
+            return None
+        run_pass(read, made, [node], parts)
+        found = read.read_whole(index)
+        read.forget(index)
+        return found
+
+    def _find_pass(
+        self,
+        read: Reader,
+        nodes: list[Node],
+        site: str,
+        parts: Mapping[int, Part],
+        kept: Container[int],
+    ) -> Pass | None:
+        """The pass that begins with the first of some nodes, if there is one."""
+        if self.passes is None or self.plan.operators[nodes[0].name].rows is None:
+            return None
+        forms = tuple((i, _describe(value)) for i, value in sorted(read.env.items(), key=_first))
+        key = (site, nodes[0].outputs[0], len(nodes), forms)
+        if key not in self.passes:
+            needed = _Either(kept, self._behind)
+            self.passes[key] = build_pass(read, nodes, self.plan.operators, parts, needed)
+        return self.passes[key]
 
     def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
         call = self.plan.call(node)
@@ -234,16 +369,37 @@ class Gathering:
         for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
-            read.env[index] = Stacked(value) if call.closes else value
-            read.cuts.pop(index, None)
-            if read.out is not None:
-                read.cuts[index] = read.out
+            if call.closes:
+                read.env[index] = Stacked(value)
+            else:
+                read.put(index, value, read.out)
+                if self.plan.is_product(node):
+                    read.fresh.add(index)
 
-    def _is_base(self, read: Reader, index: int, value: Tensor) -> bool:
+    def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
         """Whether a part that was taken is the base's: units of queries leave keys as they are."""
-        if read.pairs is not None or read.out is not None:
+        if read.pairs is not None or read.out is not None or isinstance(value, Outer):
             return False
         return bool((value == self.lifts.of(index)).all())
+
+
+class _Either:
+    """What is in one of two."""
+
+    def __init__(self, *some: Container[int]) -> None:
+        self._some = some
+
+    def __contains__(self, index: object) -> bool:
+        return any(index in one for one in self._some)
+
+
+def _describe(value: Tensor | Change | Outer) -> object:
+    """What the code of a pass depends on."""
+    return value.form if isinstance(value, Outer) else type(value)
+
+
+def _first(pair: tuple[int, object]) -> int:
+    return pair[0]
 
 
 def _take(change: Change, part: slice) -> Change:
@@ -270,7 +426,7 @@ def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
     return whole
 
 
-def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | None) -> Tensor:
+def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | None) -> Tensor:
     """A piece's value for each of its candidates; the base's where none of them changes it."""
     if isinstance(found, Stacked):
         return found.values

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from hardstep.evaluation.gathered.passes import RowRule
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.rows import Region, find_region, plan_rows
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
@@ -21,6 +22,10 @@ class KnowsKinds(Protocol):
     def is_product(self) -> bool:
         """Whether it is a matrix product."""
 
+    @property
+    def rows(self) -> RowRule | None:
+        """See `passes.KnowsRows`."""
+
 
 Operators = Mapping[str, KnowsKinds]
 
@@ -33,7 +38,7 @@ class Plan:
     """
 
     def __init__(self, walk: Walk, scene: Scene, operators: Operators) -> None:
-        self.scene, self._operators = scene, operators
+        self.scene, self.operators = scene, operators
         for node in walk.nodes:
             for index in (*node.inputs, *node.outputs):
                 if index in scene.unknown and node.outputs[0] not in scene.closed:
@@ -46,6 +51,7 @@ class Plan:
             node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
             for node in self.nodes
         }
+        self.spread = {i for node in self.nodes for i in node.outputs[:1] if self._feeds_product(i)}
         self.region = self._find_region(walk)
         self.row_parts = plan_rows(scene, self.nodes, self.region) if self.region else {}
 
@@ -65,7 +71,18 @@ class Plan:
 
     def is_product(self, node: Node) -> bool:
         """Whether a node is a matrix product."""
-        return self._operators[node.name].is_product
+        return self.operators[node.name].is_product
+
+    def _feeds_product(self, index: int) -> bool:
+        """Whether a value is multiplied by a matrix, perhaps under another shape."""
+        for node in self.nodes:
+            if index in node.inputs[:-1] and self.is_product(node):
+                return True
+            call = self.call(node) if index in node.inputs else None
+            is_view = call is not None and call.carry is not None and len(node.inputs) == 1
+            if is_view and self._feeds_product(node.outputs[0]):
+                return True
+        return False
 
     def _find_needs(self) -> dict[int, Cut | None]:
         """How much of every value is read: a part, or (nothing here) all of it."""
@@ -105,7 +122,7 @@ class Plan:
 
     def _find_region(self, walk: Walk) -> Region | None:
         """Where only rows run on; not among operations of which parts are needed."""
-        hard = [self._operators[node.name].is_hard for node in self.nodes]
+        hard = [self.operators[node.name].is_hard for node in self.nodes]
         products = [self.is_product(node) for node in self.nodes]
         region = find_region(self.scene, walk.sources, self.nodes, hard, products)
         if region is None:

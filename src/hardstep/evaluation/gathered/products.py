@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
@@ -25,7 +26,7 @@ def call_product(node: Node, scene: Scene) -> Call:
         raise Mixed(f"{node.name} with a scale")
     out, last = node.outputs[0], len(scene.shape(left)) - 1
 
-    def run(read: Reader) -> tuple[Tensor]:
+    def run(read: Reader) -> tuple[Tensor | Outer]:
         column, weight = read.column(left), read.env.get(right)
         fixed = weight is None and not (bias is not None and read.is_changed(bias))
         if column is not None and fixed and column.axis == 1:
@@ -36,20 +37,34 @@ def call_product(node: Node, scene: Scene) -> Call:
         result = _multiply(read, value, right, bias)
         return (_correct(read, result, value, right, weight, bias) if weight else result,)
 
+    def carry(read: Reader) -> Outer | None:
+        outer = read.outer(left)
+        if outer is None or any(read.is_changed(i) for i in (right, *added)):
+            return None
+        key = outer.key and (outer.key, out)
+        if outer.key == ():
+            base = read.base_result(out)
+        elif outer.scale is None:
+            base = _multiply(read, outer.base, right, bias)
+        else:
+            base = read.lifts.derive(key, lambda: outer.base @ scene.base(right))
+        vector = None if bias is None else scene.base(bias)
+        return outer.multiply(base, scene.base(right), vector, key)
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last:
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track)
+    return Call([place], run, track, carry=carry)
 
 
-def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Tensor:
+def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Outer:
     """One changed unit of x adds a multiple of one row of W."""
     delta = read.delta(left, column).unsqueeze(-1)
     rows = read.by_candidate(read.scene.base(right)[column.unit])
     rows = rows.reshape(*rows.shape[:2], *[1] * (delta.dim() - 3), rows.shape[-1])
-    return torch.addcmul(read.base_result(out), delta, rows)
+    return Outer(read.base_result(out), ((delta, rows),))
 
 
 def _multiply(read: Reader, value: Tensor, right: int, bias: int | None) -> Tensor:
@@ -138,14 +153,26 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     scales = {"beta": 1, "alpha": 1} | dict(node.kwargs)
     rows = len(place.own_shape([2, 2, 2])) - 2  # where rows stand in one example
 
-    def run(read: Reader) -> tuple[Tensor]:
-        product = None if added else _add_outer(read, out, left, right)
-        if product is None:
-            product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
+    def run(read: Reader) -> tuple[Tensor | Outer]:
+        outer = None if added else _add_outer(read, out, left, right)
+        if outer is not None:
+            return (outer,)
+        product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
         if added:
             shift = read.align(added[0], 3, place)
             product = scales["beta"] * shift + scales["alpha"] * product
         return (product,)
+
+    def carry(read: Reader) -> Outer | None:
+        if added or read.pairs is not None or read.asked or read.out:
+            return None
+        factors = []
+        for index in (left, right):
+            one = read.outer(index) if read.is_changed(index) else read.unchanged(index)
+            if one is None or not one.is_recorded or not read.has_examples(index):
+                return None
+            factors.append(one)
+        return multiply_both(read.base_result(out), *factors)
 
     def track(dim: int) -> Mapping[int, int]:
         if added:
@@ -157,10 +184,10 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     for index in (left, right):
         if scene.places[index] is None and place.size > 1 and scene.base(index).shape[0] > 1:
             raise Mixed(f"{node.name} with a matrix that is no example's")
-    return Call([Place(0, place.outer, place.inner)], run, track)
+    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry)
 
 
-def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
+def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:
     """One changed unit of one factor, along which the product sums, adds an outer product."""
     units = {i: read.column(i) for i in (left, right)}
     column, axis = (units[left], 2) if units[left] else (units[right], 1)
@@ -171,4 +198,6 @@ def _add_outer(read: Reader, out: int, left: int, right: int) -> Tensor | None:
     # Along the units of the other factor: its rows, or its columns if it is the left one.
     factor = read.pick_unit(read.base(other), column.unit, -2 if axis == 2 else -1)
     grown = delta.unsqueeze(-1 if axis == 2 else -2)
-    return torch.addcmul(read.base_result(out), grown, factor.unsqueeze(-2 if axis == 2 else -1))
+    other_factor = factor.unsqueeze(-2 if axis == 2 else -1)
+    terms = (grown, other_factor) if axis == 2 else (other_factor, grown)
+    return Outer(read.base_result(out), (terms,))

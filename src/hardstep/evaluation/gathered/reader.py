@@ -5,13 +5,14 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 (1, pairs) of a candidate and an example.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.scene import Cut, Scene
 from hardstep.evaluation.incremental.changes import Change, stack
@@ -24,6 +25,13 @@ class Lifts:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._kept: dict[int, Tensor] = {}
+        self._derived: dict[Hashable, Tensor] = {}
+
+    def derive(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+        """Something else that is the same for all candidates of a step."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return self._derived[key]
 
     def of(self, index: int) -> Tensor:
         """One of them."""
@@ -52,10 +60,13 @@ class Reader:
 
     def __init__(self, lifts: Lifts, num: int, pairs: Pairs | None) -> None:
         self.scene, self.lifts, self.num, self.pairs = lifts.scene, lifts, num, pairs
-        self.env: dict[int, Tensor | Change] = {}  # tensors are of examples
+        self.env: dict[int, Tensor | Change | Outer] = {}  # tensors are of examples
         self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
+        self.spread: Container[int] = ()  # values that are multiplied by matrices
+        self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
+        self.fresh: set[int] = set()  # values that were made in memory of their own
         self._gathered: dict[int, Tensor] = {}
 
     @property
@@ -89,11 +100,62 @@ class Reader:
         found = self.env.get(index)
         return found if isinstance(found, Column) else None
 
+    def outer(self, index: int) -> Outer | None:
+        """A value as an outer product, if it is one and is needed as it is."""
+        found = self.env.get(index)
+        fits = self.asked.get(index) == self.cuts.get(index)
+        return found if isinstance(found, Outer) and fits else None
+
+    def as_outer(self, index: int) -> Outer | None:
+        """A recorded value with terms added; a changed unit is such a value, too."""
+        if self.pairs is not None or self.asked or self.out:
+            return None
+        outer, column = self.outer(index), self.column(index)
+        if outer is not None and outer.is_recorded:
+            return outer
+        if column is None or not self.is_unit(index, column):
+            return None
+        delta = self.delta(index, column).unsqueeze(-1)
+        return Outer(self.base(index), ((delta, self.mark(index)),))
+
+    def unchanged(self, index: int) -> Outer:
+        """A value that no candidate changes, as one without terms."""
+        return Outer(self.base(index), ())
+
+    def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
+        """Keep a result, or the part of it that was computed."""
+        self.env[index] = value
+        self.cuts.pop(index, None)
+        if cut is not None:
+            self.cuts[index] = cut
+
+    def shares(self, index: int, value: Tensor) -> bool:
+        """Whether a tensor has the memory of a changed value."""
+        found = self.env.get(index)
+        if not isinstance(found, Tensor):
+            return False
+        return found.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
+
+    def is_alone(self, index: int) -> bool:
+        """Whether a value has memory of its own, which no other value uses."""
+        found = self.env.get(index)
+        if index not in self.fresh or not isinstance(found, Tensor):
+            return False
+        return not any(self.shares(other, found) for other in self.env if other != index)
+
+    def build_all(self) -> None:
+        """Nothing is left as the factors of an outer product."""
+        for index, value in self.env.items():
+            if isinstance(value, Outer):
+                self.env[index] = value.build()
+
     # -- values --------------------------------------------------------------------------------
 
     def read(self, index: int) -> Tensor:
         """A value of examples: (lead, *own shape), the first of the leading axes may be 1."""
         found = self.env.get(index)
+        if isinstance(found, Outer):
+            found = self.env[index] = found.build()
         if isinstance(found, Tensor):
             return self._cut(found, index, self.cuts.get(index), 2)
         if found is None:
@@ -130,7 +192,7 @@ class Reader:
 
     def _stack(self, index: int) -> Tensor:
         change = self.env[index]
-        assert not isinstance(change, Tensor)
+        assert not isinstance(change, Tensor | Outer)
         return stack(self.scene.base(index), change, self.num, None).values
 
     def by_candidate(self, values: Tensor) -> Tensor:
@@ -194,7 +256,7 @@ class Reader:
         """What a column adds to the base: (lead, *own shape without its dimension)."""
         change = column.slices - slices_of(self.scene.base(index), column.axis, column.unit)
         # What is broadcast with it takes the order of its numbers, which must not be a strange one.
-        found = self._pick(self._lift_slices(index, column.axis, change)).contiguous()
+        found = self.pick(self._lift_slices(index, column.axis, change)).contiguous()
         want = self.asked.get(index)
         if want is None:
             return found
@@ -210,6 +272,35 @@ class Reader:
         place = self.scene.places[index]
         assert place is not None
         return place.check_dim(column.axis, "a changed parameter")
+
+    def is_unit(self, index: int, column: Column) -> bool:
+        """Whether a column of a value of examples is one number of every row."""
+        if not self.has_examples(index) or index in self.asked:
+            return False
+        return self.dim_of(index, column) == len(self.scene.shape(index)) - 1
+
+    def mark(self, index: int) -> Tensor:
+        """1 at the unit that a column changes, else 0: (lead, 1, …, units)."""
+        column, shape = self.column(index), self.scene.shape(index)
+        assert column is not None
+        places = torch.arange(shape[-1], device=column.unit.device)
+        here = self.by_candidate((column.unit.unsqueeze(1) == places).to(column.slices.dtype))
+        return here.reshape(*here.shape[:2], *[1] * (len(shape) - 1), shape[-1])
+
+    def spread_rows(self) -> None:
+        """Make outer products of columns that are whole rows, such as a token's."""
+        for index, column in self.env.items():
+            if not isinstance(column, Column) or not self.has_examples(index):
+                continue
+            dim, ndim = self.dim_of(index, column), len(self.scene.shape(index))
+            if dim == ndim - 1:
+                continue
+            size = self.scene.shape(index)[dim]
+            here = column.unit.unsqueeze(1) == torch.arange(size, device=column.unit.device)
+            shape = [1, *[1] * dim, size, *[1] * (ndim - dim - 1)]
+            mark = here.to(column.slices.dtype).reshape(-1, *shape)
+            rows = self.delta(index, column).unsqueeze(2 + dim)
+            self.env[index] = Outer(self.base(index), ((mark, rows),))
 
     def base_result(self, index: int) -> Tensor:
         """What is needed of the base's value of the node's result."""
@@ -240,7 +331,7 @@ class Reader:
         rest = Place(at, place.outer, place.inner).own_shape(shape)
         return front.reshape(len(slices), num, *rest)
 
-    def _pick(self, values: Tensor) -> Tensor:
+    def pick(self, values: Tensor) -> Tensor:
         """Of (n, examples, …), those that change."""
         if self.pairs is None:
             return values
@@ -250,7 +341,7 @@ class Reader:
         """Examples with a column put in."""
         dim = self.dim_of(index, column)
         lifted = self.lifts.of(index)
-        new = self._pick(self._lift_slices(index, column.axis, column.slices))
+        new = self.pick(self._lift_slices(index, column.axis, column.slices))
         unit = self.by_candidate(column.unit).reshape(-1)
         if self.pairs is None:
             values = lifted.unsqueeze(0).repeat(self.num, *[1] * lifted.dim())

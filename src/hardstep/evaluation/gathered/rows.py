@@ -11,10 +11,11 @@ from torch import Tensor
 
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader
-from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
+from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene, Sum
 from hardstep.evaluation.trace.record import Node
 
 FEW = 0.5  # up to this share of changed rows, only these are computed
+LATE = 4  # operations behind a choice, at most, where a region may begin
 LEAST = 2  # products that have to be among the operations for it to pay
 
 
@@ -22,7 +23,7 @@ LEAST = 2  # products that have to be among the operations for it to pay
 class Region:
     """Operations that keep rows apart, behind a choice."""
 
-    choice: int  # the value that is chosen
+    starts: tuple[int, ...]  # the values that enter it: what is chosen, shortcuts
     before: int  # the number of nodes up to it
     end: int  # and up to the end of the region
     dims: Mapping[int, int]  # on which dimension of each value the rows stand
@@ -36,29 +37,47 @@ def find_region(
     hard: Sequence[bool],
     products: Sequence[bool],
 ) -> Region | None:
-    """The region behind the first hard choice through which all that changes passes."""
-    made = {index: n for n, node in enumerate(nodes) for index in node.outputs}
-    for number, node in enumerate(nodes):
-        choice = node.outputs[0]
-        if not hard[number] or scene.places.get(choice) is None:
+    """The region behind the first hard choice that keeps the rows of all that changes apart.
+
+    It begins with the choice, or a few operations later, where what it chooses from changes, too.
+    """
+    for number in range(len(nodes)):
+        if not hard[number] or scene.places.get(nodes[number].outputs[0]) is None:
             continue
-        behind = {i for later in nodes[number + 1 :] for i in later.inputs}
-        live = {i for i in behind if made.get(i, number + 1) <= number} | (behind & sources)
-        if live != {choice}:
-            continue
-        dims = range(len(scene.shape(choice)))
-        found = [follow_rows(scene, nodes, number + 1, choice, dim) for dim in dims]
-        worth = [sum(products[one.before : one.end]) for one in found]
-        best = max(range(len(found)), key=worth.__getitem__, default=None)
-        if best is not None and worth[best] >= LEAST:
-            return found[best]
+        for first in range(number + 1, min(number + 1 + LATE, len(nodes))):
+            if products[first - 1]:
+                break
+            region = _begin_region(scene, sources, nodes, products, first)
+            if region is not None:
+                return region
     return None
 
 
-def follow_rows(scene: Scene, nodes: Sequence[Node], first: int, choice: int, dim: int) -> Region:
-    """From a node on, as far as rows on a dimension of a changed value stay apart."""
+def _begin_region(
+    scene: Scene, sources: Set[int], nodes: Sequence[Node], products: Sequence[bool], first: int
+) -> Region | None:
+    """The region that begins with a node, if it pays."""
+    made = {index: n for n, node in enumerate(nodes) for index in node.outputs}
+    behind = {i for later in nodes[first:] for i in later.inputs}
+    live = {i for i in behind if made.get(i, first) < first} | (behind & sources)
+    if any(scene.places.get(index) is None for index in live):
+        return None
+    shapes = [scene.shape(index) for index in live]
+    found = []
+    for dim in range(min(map(len, shapes), default=0)):
+        if len({shape[dim] for shape in shapes}) == 1:
+            found.append(follow_rows(scene, nodes, first, dict.fromkeys(sorted(live), dim)))
+    worth = [sum(products[one.before : one.end]) for one in found]
+    best = max(range(len(found)), key=worth.__getitem__, default=None)
+    return found[best] if best is not None and worth[best] >= LEAST else None
+
+
+def follow_rows(
+    scene: Scene, nodes: Sequence[Node], first: int, starts: Mapping[int, int]
+) -> Region:
+    """From a node on, as far as rows on dimensions of changed values stay apart."""
     made = {index for node in nodes for index in node.outputs}
-    dims, end = {choice: dim}, first
+    dims, end = dict(starts), first
     for node in nodes[first:]:
         call = scene.calls.get(node.outputs[0])
         changed = {i: dims[i] for i in node.inputs if i in dims}
@@ -70,7 +89,7 @@ def follow_rows(scene: Scene, nodes: Sequence[Node], first: int, choice: int, di
         dims.update(dict.fromkeys(node.outputs, found))
         end += 1
     leaving = {i for node in nodes[end:] for i in node.inputs if i in dims}
-    return Region(choice, first, end, dims, tuple(sorted(leaving)))
+    return Region(tuple(starts), first, end, dims, tuple(sorted(leaving)))
 
 
 def _find_dim(call: Call, num: int, changed: Mapping[int, int]) -> int | None:
@@ -135,10 +154,7 @@ def fill_in(read: RowReader, region: Region, lifts: Lifts) -> dict[int, Tensor]:
 def put_back(read: RowReader, region: Region, lifts: Lifts) -> tuple[Pairs, dict[int, Tensor]]:
     """Whole examples from rows, for what leaves a region."""
     assert read.pairs is not None
-    num = lifts.scene.num
-    flat = read.pairs.candidate * num + read.pairs.example
-    found, place = torch.unique(flat, return_inverse=True)
-    pairs = Pairs(found // num, found % num)
+    pairs, place = find_pairs(read, lifts.scene.num)
     values = {}
     for index in region.leaving:
         dim, rows = region.dims[index], read.env[index]
@@ -149,10 +165,33 @@ def put_back(read: RowReader, region: Region, lifts: Lifts) -> tuple[Pairs, dict
     return pairs, values
 
 
+def add_rows(
+    read: RowReader, index: int, out: int, adds: Sum, lifts: Lifts
+) -> tuple[Pairs, Tensor]:
+    """A sum over all rows of an example, from the base's and those that differ."""
+    assert read.pairs is not None
+    pairs, place = find_pairs(read, lifts.scene.num)
+    new, dim = read.env[index], adds.dim
+    assert isinstance(new, Tensor)
+    old = lifts.of(index).movedim(1 + dim, 1)[read.pairs.example, read.index]
+    change = (new[0].squeeze(1 + dim) - old) / adds.divisor
+    return pairs, lifts.of(out).index_select(0, pairs.example).index_add_(0, place, change)
+
+
+def find_pairs(read: RowReader, num: int) -> tuple[Pairs, Tensor]:
+    """The examples that have rows, and the number of each row's among them."""
+    assert read.pairs is not None
+    found, place = torch.unique(
+        read.pairs.candidate * num + read.pairs.example, return_inverse=True
+    )
+    return Pairs(found // num, found % num), place
+
+
 def take_rows(values: Tensor, at: Tensor, dim: int) -> Tensor:
-    """Of (candidates, examples, …), the rows at places (3, rows)."""
-    candidate, example, index = at
-    return values.movedim(2 + dim, 2)[candidate, example, index].unsqueeze(1 + dim)
+    """Of (candidates, examples, …), the rows at places (3, rows); axes of size 1 are broadcast."""
+    front = values.movedim(2 + dim, 2)
+    places = [own if size > 1 else 0 * own for own, size in zip(at, front.shape, strict=False)]
+    return front[tuple(places)].unsqueeze(1 + dim)
 
 
 def plan_rows(scene: Scene, nodes: Sequence[Node], region: Region) -> Mapping[int, Part]:

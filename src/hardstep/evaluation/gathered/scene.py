@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hardstep._torch import tree_leaves
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.objectives import Problem
@@ -23,12 +24,23 @@ class Cut(NamedTuple):
 
 
 Part = tuple[Mapping[int, Cut], Cut | None]  # what is needed of arguments and of a result
-Run = Callable[[Any], Sequence[Tensor | None]]  # reads its arguments from a `Reader`
+Run = Callable[[Any], Sequence[Any]]  # reads its arguments from a `Reader`
+# The same of an outer product; nothing if its numbers are needed.
+Carry = Callable[[Any], Outer | None]
 # Of a dimension of the first result's examples: the dimension of each argument that has it, if
 # what stands at an index there depends only on what stands at that index.
 Tracks = Callable[[int], Mapping[int, int]]
 # The examples (n, examples) that a changed parameter reaches; without it, all of them.
 Reaches = Callable[["Scene", Column], Tensor]
+
+
+class Sum(NamedTuple):
+    """A sum along a dimension of one example, divided by a number."""
+
+    dim: int
+    divisor: int
+
+
 ApartRule = Callable[[Node, "Scene"], "Call"]
 
 
@@ -42,6 +54,8 @@ class Call:
     closes: bool = False  # whether results are one value per candidate
     asks: Mapping[int, Cut] = field(default_factory=dict)  # all that it reads of an argument
     reaches: Reaches | None = None  # where a changed parameter is read
+    carry: Carry | None = None  # an outer product stays one, if it does
+    adds: Sum | None = None  # what it adds up of one example, if that is all it does
 
 
 class KnowsApart(Protocol):

@@ -1,13 +1,15 @@
 """Operations on examples that act number by number, or give the same numbers other names."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from torch import Size, Tensor
 
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place, follow_view
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.record import Node, Ref
 
 Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
 
@@ -58,6 +60,43 @@ def call_elementwise(node: Node, scene: Scene) -> Call:
     return Call([place], run, lambda dim: track_broadcast(node, scene, place, dim))
 
 
+def call_addition(node: Node, scene: Scene) -> Call:
+    """A sum; what is added to an outer product, and not changed, is in the base's result."""
+    call, out = call_elementwise(node, scene), node.outputs[0]
+
+    def carry(read: Reader) -> Outer | None:
+        changed = [index for index in node.inputs if read.is_changed(index)]
+        if len(changed) != 1 or node.kwargs or len(node.args) > 2:
+            return None
+        outer = read.outer(changed[0]) if scene.shape(changed[0]) == scene.shape(out) else None
+        if outer is None or not outer.is_recorded:
+            return None
+        return replace(outer, base=read.base_result(out))
+
+    return replace(call, carry=carry)
+
+
+def call_scaling(node: Node, scene: Scene) -> Call:
+    """A product with, or a quotient by, something that is a number in every place."""
+    call, out = call_elementwise(node, scene), node.outputs[0]
+
+    def carry(read: Reader) -> Outer | None:
+        index, alone = node.inputs[0], len(node.inputs) == 1 and not node.kwargs
+        outer = read.outer(index) if alone and isinstance(node.args[0], Ref) else None
+        if outer is None or not outer.is_recorded:
+            return None
+        terms = tuple((node.func(delta, node.args[1]), row) for delta, row in outer.terms)
+        return replace(outer, base=read.base_result(out), terms=terms)
+
+    return replace(call, carry=carry)
+
+
+def call_copy(node: Node, scene: Scene) -> Call:
+    """The same numbers in other memory."""
+    call = call_elementwise(node, scene)
+    return replace(call, carry=lambda read: read.outer(node.inputs[0]))
+
+
 def call_expansion(node: Node, scene: Scene) -> Call:
     """Axes of size 1 become longer."""
     place, (index,) = find_common_place(node, scene), node.inputs
@@ -68,7 +107,13 @@ def call_expansion(node: Node, scene: Scene) -> Call:
         value = read.align(index, ndim, place)
         return (value.expand(*value.shape[:2], *read.own_shape(out)),)
 
-    return Call([place], run, lambda dim: track_broadcast(node, scene, place, dim))
+    def carry(read: Reader) -> Outer | None:
+        return read.outer(index) if scene.shape(index) == scene.shape(out) else None
+
+    def track(dim: int) -> Mapping[int, int]:
+        return track_broadcast(node, scene, place, dim)
+
+    return Call([place], run, track, carry=carry)
 
 
 def call_view(node: Node, scene: Scene) -> Call:
@@ -92,7 +137,11 @@ def call_view(node: Node, scene: Scene) -> Call:
                 return {index: own}
         raise Mixed("a view that merges or cuts the dimension")
 
-    return Call([found], run, track)
+    def carry(read: Reader) -> Outer | None:
+        outer = None if read.asked or read.out else read.outer(index) or read.as_outer(index)
+        return outer.reshape(before, after) if outer is not None and after else None
+
+    return Call([found], run, track, carry=carry)
 
 
 def reorder(order: Order) -> ApartRule:
@@ -109,7 +158,11 @@ def reorder(order: Order) -> ApartRule:
         def run(read: Reader) -> tuple[Tensor]:
             return (read.read(index).permute(0, 1, *[d + 2 for d in own]),)
 
-        return Call([found], run, lambda dim: {index: own[dim]})
+        def carry(read: Reader) -> Outer | None:
+            outer = None if read.asked or read.out else read.outer(index)
+            return outer and outer.permute(own)
+
+        return Call([found], run, lambda dim: {index: own[dim]}, carry=carry)
 
     return rule
 

@@ -14,6 +14,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.translate import Translator
 from hardstep.evaluation.fused.updates import update_sum
+from hardstep.evaluation.gathered.shapes import call_addition, call_copy, call_scaling
 from hardstep.evaluation.ops.elementwise import Build, Operands, elementwise, read
 from hardstep.evaluation.ops.formulas import Term, erf, exp, formula, log, log1p, maximum, where
 from hardstep.evaluation.trace.record import Node
@@ -167,11 +168,11 @@ def _lower_sum(t: Translator, node: Node) -> None:
 _SUM = elementwise("add", _add_scaled(Fn.ADD), keyword="alpha")
 _COPIED = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format")
 _KNOWN = (
-    replace(_SUM, lanes=_lower_sum),
+    replace(_SUM, lanes=_lower_sum, apart=call_addition),
     elementwise("sub", _add_scaled(Fn.SUB), keyword="alpha"),
     elementwise("rsub", _add_scaled(Fn.SUB, reverse=True)),
-    elementwise("mul", apply(Fn.MUL, 2)),
-    elementwise("div", _divide, keyword="rounding_mode"),
+    replace(elementwise("mul", apply(Fn.MUL, 2)), apart=call_scaling),
+    replace(elementwise("div", _divide, keyword="rounding_mode"), apart=call_scaling),
     elementwise("addcmul", _addcmul, keyword="value"),
     elementwise("addcdiv", formula(_add_quotient), keyword="value"),
     elementwise("lerp", formula(_interpolate)),
@@ -214,7 +215,7 @@ _KNOWN = (
     elementwise("bitwise_xor", _combine_truths(Fn.XOR)),
     elementwise("bitwise_not", _combine_truths(Fn.NOT)),
     elementwise("copy", _copy),
-    elementwise("clone", keep, ignored=("memory_format",)),
+    replace(elementwise("clone", keep, ignored=("memory_format",)), apart=call_copy),
     elementwise("_to_copy", keep, ignored=_COPIED),
     elementwise("lift_fresh", keep),
     *(elementwise(one.value, apply(one, 2), compares=True, is_hard=True) for one in COMPARISONS),

@@ -18,6 +18,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.stacks import lower_alike
 from hardstep.evaluation.fused.translate import Make, Translator, find_kind
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.shapes import call_elementwise
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
@@ -63,6 +64,7 @@ def elementwise(
     make = _make_expression(build, keyword, ignored, compares)
     return replace(
         carried,
+        rows=partial(_build_rows, make=make),
         lanes=partial(_lower, make=make),
         stack=partial(lower_alike, make=make),
         events=partial(follow_elementwise, make=make),
@@ -107,6 +109,15 @@ def _find_compared_kind(node: Node, base: Lookup) -> Kind:
 
 def _lower(t: Translator, node: Node, make: Make) -> None:
     t.values[node.outputs[0]] = t.apply_elementwise(node, make)
+
+
+def _build_rows(b: Builder, node: Node, make: Make) -> list[Expr]:
+    out = node.outputs[0]
+    b.check_result(out)
+    expr = make(node, b.base, b.graph, lambda ref: b.operand(ref.index, out))
+    if expr.domain is None:
+        raise Unfusable(f"{node.name} of numbers that are the same all along a row")
+    return [expr]
 
 
 # -- columns and examples ----------------------------------------------------------------------

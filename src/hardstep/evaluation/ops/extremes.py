@@ -7,6 +7,7 @@ from hardstep.evaluation.fused.expressions import Expr, Fn, Kind, Reduction, Unf
 from hardstep.evaluation.fused.stacks import find_reduced, read_parts, wrap
 from hardstep.evaluation.fused.sums import read_along
 from hardstep.evaluation.fused.translate import Changed, Translator, find_argument
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
@@ -65,12 +66,21 @@ def _lower_stack(t: Translator, node: Node, search: Search) -> None:
         t.values[out] = wrap(expr, column)
 
 
+def _build_rows(b: Builder, node: Node, search: Search) -> list[Expr]:
+    index = node.inputs[0]
+    b.check_source(index)
+    b.check_along(node, index)
+    value = b.operand(index, index)
+    return search.choose(*(b.graph.reduce(one, value) for one in search.reductions))
+
+
 def _extreme(name: str, search: Search) -> Operator:
     return Operator(
         name,
         column=carry_beside,
         examples=run_apart(along_dims()),
         apart=call_along,
+        rows=partial(_build_rows, search=search),
         lanes=partial(_lower, search=search),
         stack=partial(_lower_stack, search=search),
         is_hard=not search.value,

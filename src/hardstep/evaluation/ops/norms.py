@@ -21,7 +21,8 @@ from hardstep.evaluation.events.program import (
     slot_words,
 )
 from hardstep.evaluation.events.stages import write_enter_vector
-from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Unfusable
+from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Reduction, Unfusable
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.along import call_layer_norm
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.examples import Env, always, run_apart
@@ -151,6 +152,31 @@ def _count_examples(args: list[Any], num: int) -> list[Any]:
     return [*args[:3], num, *args[4:]]
 
 
+def _build_rows(b: Builder, node: Node) -> list[Expr]:
+    """Normalization of every row."""
+    source, sizes, weight, bias, eps = node.args[:5]
+    index, g = source.index, b.graph
+    b.check_source(index)
+    if len(sizes) != 1:
+        raise Unfusable(f"{node.name} of several dimensions")
+    value = b.operand(index, index)
+    kind = value.kind
+
+    def mean(expr: Expr) -> Expr:
+        total = g.reduce(Reduction.TOTAL, expr)
+        return g.apply(Fn.MUL, total, g.constant(1 / b.size, kind))
+
+    center = mean(value)
+    apart = g.apply(Fn.SUB, value, center)
+    spread = g.apply(Fn.ADD, mean(g.apply(Fn.MUL, apart, apart)), g.constant(eps, kind))
+    scale = g.apply(Fn.DIV, g.constant(1.0, kind), g.apply(Fn.SQRT, spread))
+    result = g.apply(Fn.MUL, apart, scale)
+    for function, ref in ((Fn.MUL, weight), (Fn.ADD, bias)):
+        if ref is not None:
+            result = g.apply(function, result, b.operand(ref.index, index))
+    return [result, center, scale]
+
+
 OPERATORS = (
     Operator(
         "native_batch_norm",
@@ -164,6 +190,7 @@ OPERATORS = (
         "native_layer_norm",
         examples=run_apart(_normalizes_within_examples, table=0),
         apart=call_layer_norm,
+        rows=_build_rows,
     ),
     Operator("native_group_norm", examples=run_apart(always, table=0, resize=_count_examples)),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from hardstep.evaluation.events.planner import Follow, Sides
 from hardstep.evaluation.fused.plan import Factors
 from hardstep.evaluation.fused.translate import Lowering
-from hardstep.evaluation.gathered import ApartRule
+from hardstep.evaluation.gathered import ApartRule, RowRule
 from hardstep.evaluation.incremental.columns import ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import ExamplesRule
 from hardstep.evaluation.trace.record import Node, Ref
@@ -28,6 +28,7 @@ class Operator:
     column: ColumnRule | None = None  # a changed unit stays one
     examples: ExamplesRule | None = None  # examples stay apart, or are added up
     apart: ApartRule | None = None  # the same wherever in a value examples stand
+    rows: RowRule | None = None  # expressions along the last dimension of an example
     whole: Callable[[list[Any]], list[Any]] | None = None  # arguments over whole values
     needs_all_batched: bool = False  # over whole values: either all arguments or none
 

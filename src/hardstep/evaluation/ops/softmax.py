@@ -9,6 +9,7 @@ from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Reduction, Un
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_part, wrap
 from hardstep.evaluation.fused.sums import read_along
 from hardstep.evaluation.fused.translate import Changed, Translator
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
@@ -52,6 +53,13 @@ def _lower_stack(t: Translator, node: Node, finish: Finish) -> None:
     keep_stack(t, node.outputs[0], stack.axis, parts)
 
 
+def _build_rows(b: Builder, node: Node, finish: Finish) -> list[Expr]:
+    index = node.inputs[0]
+    b.check_source(index)
+    b.check_along(node, index)
+    return [_build(b.graph, b.operand(index, index), finish)]
+
+
 def _softmax(name: str, finish: Finish) -> Operator:
     follow = partial(follow_softmax, logarithm=finish is _subtract)
     return Operator(
@@ -59,6 +67,7 @@ def _softmax(name: str, finish: Finish) -> Operator:
         column=carry_beside,
         examples=run_apart(along_dims()),
         apart=call_along,
+        rows=partial(_build_rows, finish=finish),
         lanes=partial(_lower, finish=finish),
         stack=partial(_lower_stack, finish=finish),
         events=follow,
@@ -69,5 +78,5 @@ OPERATORS = (
     _softmax("_softmax", _divide),
     _softmax("_log_softmax", _subtract),
     # Of attention: rows that are masked altogether become zeros, which no kernel knows.
-    replace(_softmax("_safe_softmax", _divide), lanes=None, stack=None, events=None),
+    replace(_softmax("_safe_softmax", _divide), rows=None, lanes=None, stack=None, events=None),
 )

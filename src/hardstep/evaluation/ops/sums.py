@@ -22,6 +22,7 @@ from hardstep.evaluation.fused.stacks import (
 )
 from hardstep.evaluation.fused.sums import close_difference, close_sum, read_along
 from hardstep.evaluation.fused.translate import Changed, Translator, find_argument
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.closings import call_sum
 from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.changes import Pairs, Stacked
@@ -131,6 +132,25 @@ def _close_stack(t: Translator, node: Node, is_mean: bool) -> None:
     close_sum(t, out, add_parts(t, gaps), count)
 
 
+def _build_rows(b: Builder, node: Node, is_mean: bool) -> list[Expr]:
+    """Along rows, or over all rows of an example."""
+    index = node.inputs[0]
+    b.check_source(index)
+    value, dims = b.operand(index, index), b.find_own_dims(node, index)
+    if node.kwargs.get("dtype") is not None or not value.kind.is_float:
+        raise Unfusable(f"{node.name} with another type")
+    last = b.last_dim(index)
+    if dims not in ([last], list(range(last))) or value.domain is None:
+        raise Unfusable(f"{node.name} over some rows")
+    count = b.size if dims == [last] else b.rows
+    if is_mean:
+        value = b.graph.apply(Fn.MUL, value, b.graph.constant(1 / count, value.kind))
+    if dims == [last]:
+        return [b.graph.reduce(Reduction.TOTAL, value)]
+    b.summed = True
+    return [value]
+
+
 # -- events ------------------------------------------------------------------------------------
 
 
@@ -176,6 +196,7 @@ def _sum(name: str, is_mean: bool) -> Operator:
         column=carry_beside,
         examples=partial(_add_up, is_mean=is_mean),
         apart=call_sum(is_mean),
+        rows=partial(_build_rows, is_mean=is_mean),
         lanes=partial(_lower, is_mean=is_mean),
         stack=partial(_lower_stack, is_mean=is_mean),
         events=partial(_follow, is_mean=is_mean),

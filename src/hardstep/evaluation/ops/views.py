@@ -8,9 +8,10 @@ import torch
 
 from hardstep.evaluation.events.elementwise import follow_view_of
 from hardstep.evaluation.events.moves import follow_move
-from hardstep.evaluation.fused.expressions import Unfusable
+from hardstep.evaluation.fused.expressions import Expr, Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
 from hardstep.evaluation.fused.translate import Changed, Lowering, Merged, Stack, Translator
+from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.shapes import call_expansion, call_view, reorder
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Lookup
@@ -219,6 +220,14 @@ def _keep_stack(t: Translator, node: Node) -> None:
     t.values[out] = stack
 
 
+def _build_rows(b: Builder, node: Node) -> list[Expr]:
+    """The same rows."""
+    index = node.inputs[0]
+    b.check_source(index)
+    b.check_result(node.outputs[0])
+    return [b.operand(index, index)]
+
+
 # -- entries -----------------------------------------------------------------------------------
 
 
@@ -228,6 +237,7 @@ def _view(name: str) -> Operator:
         column=_reshape_column,
         examples=run_apart(_keeps_leading, resize=_lead),
         apart=call_view,
+        rows=_build_rows,
         lanes=_lower_view,
         stack=_reshape_stack,
         events=follow_view_of,
