@@ -1,8 +1,8 @@
-"""Times in words."""
+"""Times and counts in words."""
 
 import pytest
 
-from hardstep._durations import format_duration
+from hardstep._durations import format_count, format_duration
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,11 @@ from hardstep._durations import format_duration
 )
 def test_durations_are_said_in_their_own_unit(seconds, said):
     assert format_duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, "0"), (512, "512"), (7_350, "7.35 k"), (1_234_567, "1.23 M"), (3e9, "3 G")],
+)
+def test_counts_are_three_digits_and_a_unit(number, said):
+    assert format_count(number) == said
