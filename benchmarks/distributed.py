@@ -1,9 +1,10 @@
-"""What workers cost and gain: `python -m benchmarks.distributed --out record.json`.
+"""What workers cost and gain: `python -m benchmarks.distributed`, about two minutes.
 
 Steps of the spiking network at the paper's size (or another task) are taken in turn here, by one
 worker and by two, each with one thread, and an objective of 10 ms an evaluation likewise. Medians
-of the times, and bytes a step, go to a record. Wants an otherwise idle machine with two cores, and
-MNIST in the folder that HARDSTEP_DATA names, or `--data digits`.
+of the times, and bytes a step, go to benchmarks/results/worker-costs.json, which
+`python -m benchmarks.pages.results` makes a table of. Wants an otherwise idle machine with two
+cores, and MNIST in the folder that HARDSTEP_DATA names, or `--data digits`.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from hardstep._files import provenance
 from hardstep.data import Batches
 from hardstep.distributed import Futures, end_with_parent
 
+RECORD = Path(__file__).parent / "results" / "worker-costs.json"
 WARM = 3  # steps before the clock counts: workers start, kernels compile
 SLOW = 0.01  # seconds of a slow objective's evaluation
 
@@ -83,6 +85,7 @@ def compare(make: Callable[[Any], Callable[[int], Any]], steps: int) -> dict[str
         "one worker against none": medians["one"] / medians["alone"] - 1,
         "two workers against one": medians["one"] / medians["two"],
         "bytes a step": traffic,
+        "steps": steps,
     }
 
 
@@ -96,19 +99,22 @@ def main() -> None:
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--task", default="snn")
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=RECORD)
     options = parser.parse_args()
     torch.set_num_threads(1)
     task = tasks.find(options.task, options.data)
+    title = f"{task.title.split(',')[0]}, {options.data}"
     found = {
-        f"{options.task} on {options.data}": compare(partial(make_task, task), options.steps),
-        "10 ms an evaluation": compare(make_slow, options.steps),
+        "problems": {
+            title: compare(partial(make_task, task), options.steps),
+            "an objective of 10 ms an evaluation": compare(make_slow, options.steps),
+        },
         **provenance(),
+        "command": "python -m benchmarks.distributed",
     }
     text = json.dumps(found, indent=2)
     print(text)
-    if options.out is not None:
-        options.out.write_text(text + "\n")
+    options.out.write_text(text + "\n")
 
 
 if __name__ == "__main__":

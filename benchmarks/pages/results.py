@@ -8,7 +8,17 @@ protocol and a table of its own.
 
 from pathlib import Path
 
-from benchmarks.pages import costs, edges, fuzz, marked, pictures, policies, readme, scarce
+from benchmarks.pages import (
+    costs,
+    edges,
+    fuzz,
+    marked,
+    pictures,
+    policies,
+    readme,
+    scarce,
+    workers,
+)
 from benchmarks.runs import ladder, spiking_libraries, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
@@ -26,6 +36,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "pictures.md",
     ROOT / "docs" / "lab" / "policies.md",
     ROOT / "docs" / "lab" / "spiking-libraries.md",
+    ROOT / "docs" / "lab" / "workers.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
     ROOT / "docs" / "how-to" / "diagnose.md",
@@ -59,7 +70,7 @@ def pages() -> dict[Path, str]:
     made["pictures"] = pictures.table()
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
-    made |= spiking_libraries.tables()
+    made |= spiking_libraries.tables() | workers.tables()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
     return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
 

@@ -13,6 +13,7 @@ from benchmarks.runs import (
     pictures_tuning,
     spiking_libraries,
     spiking_memory,
+    worker_model,
 )
 from benchmarks.step import report as step
 from benchmarks.step.records import RECORDS, load
@@ -47,6 +48,13 @@ def test_networks_of_spiking_libraries_were_recorded_with_the_losses_of_torch():
         assert refused == (["linear, RLeaky"] if library == "snntorch" else [])
         assert max(number for number in double.values() if number is not None) < 1e-10
         assert all(network["altered"] > 0 for network in tried[library].values())
+
+
+def test_the_formula_for_many_workers_agrees_with_the_simulation():
+    for title, steps in worker_model.read_steps().items():
+        for workers in worker_model.WORKERS:
+            predicted, simulated = worker_model.compare(steps, workers)
+            assert predicted == pytest.approx(simulated, rel=0.25), (title, workers)
 
 
 OTHERS = [  # pages of docs/lab, and what makes their tables from other benchmarks' records

@@ -14,7 +14,8 @@ from llvmlite.binding import get_host_cpu_name
 
 from hardstep.bench import load, queue
 from hardstep.bench.axes import Budget
-from hardstep.bench.queue import Progress, carry_out
+from hardstep.bench.progress import Progress
+from hardstep.bench.queue import carry_out
 from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.bench.suite import read
 from hardstep.cli.bench import run_suite, run_table
@@ -144,10 +145,11 @@ def test_the_time_left_is_what_a_unit_of_budget_took_in_the_runs_most_alike():
     progress = Progress([*tuned, *jobs], [first])
     budget = 17 * 2 * 3.0 + 2 * 9.0  # sweep, then seeds
     by_run = 2 * 8.0  # of evaluations nothing is known
-    assert progress.seconds_left(1) == pytest.approx(4 * budget + by_run)
+    assert progress.seconds_left() == pytest.approx(4 * budget + by_run)
     known = progress.next_job(set())
     progress.add(pretended(known) | {"seconds": 6.0})  # 2 s a step of this very job
-    assert progress.seconds_left(2) == pytest.approx((2 * (budget - 3.0) + 2 * 7.0) / 2)
+    progress.processes = 2
+    assert progress.seconds_left() == pytest.approx((2 * (budget - 3.0) + 2 * 7.0) / 2)
 
 
 def swept(seed=0, sweep=(100, 101)):

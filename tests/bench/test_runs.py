@@ -12,6 +12,7 @@ from hardstep.bench.runs import Job, key_of, run_job
 from hardstep.cli import compare
 from hardstep.cli.compare import CompareOptions, parse_options, run_compare
 from hardstep.errors import ConfigError, DataError
+from hardstep.training import INTERRUPTED, Callback
 from tests.tasks.test_files import STAIRS
 
 from .test_queue import pretended
@@ -156,3 +157,41 @@ def test_compare_says_when_it_takes_cheap_steps(monkeypatch, capsys, given, opti
     assert run_compare(wanted) == 0
     assert tried == [options]
     assert ("presets.frugal" in capsys.readouterr().out) == told
+
+
+class Watching(Callback):
+    """Keeps the step radius of every step; may stop the run after some."""
+
+    def __init__(self, stop_after=None):
+        self.radii, self.stop_after = [], stop_after
+
+    def on_step(self, run, report):
+        self.radii.append(report.step_radius)
+        if len(self.radii) == self.stop_after:
+            run.stop(INTERRUPTED)
+
+
+def play(amount, **options):
+    """One run of a policy that may spend so many interactions."""
+    job = Job("acrobot", "gymnasium", "polystep", 3, Budget("interactions", amount))
+    return run_job(job, **options)
+
+
+@pytest.mark.parametrize("amount", [100_000, 200_000])
+def test_schedules_span_the_interactions_that_a_run_may_spend(amount):
+    seen = Watching()
+    record = play(amount, watching=[seen])
+    assert record["interactions"] >= amount
+    assert record["steps"] < tasks.find("acrobot", "gymnasium").steps / 2
+    start, end = seen.radii[0], seen.radii[-1]
+    assert start > 10 * end  # its schedule has come to its end all the same
+
+
+def test_a_run_limited_by_interactions_resumes_as_if_it_had_not_stopped(tmp_path):
+    whole, saved = play(150_000), tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        play(150_000, checkpoint=saved, watching=[Watching(stop_after=5)])
+    rest = play(150_000, checkpoint=saved)
+    same = ("steps", "interactions", "evaluations", "valid", "test")
+    assert [rest[name] for name in same] == [whole[name] for name in same]
+    assert rest["curve"]["value"] == whole["curve"]["value"]

@@ -9,7 +9,7 @@ from hardstep import presets, tasks
 from hardstep.bench import load
 from hardstep.bench.axes import Budget
 from hardstep.bench.methods import KNOWN_OPTIONS, METHODS, Blueprint, build
-from hardstep.bench.queue import Progress
+from hardstep.bench.progress import Progress
 from hardstep.bench.runs import Job, key_of
 from hardstep.bench.tuning import (
     CONFIGURATIONS,
@@ -126,7 +126,7 @@ def test_the_second_stage_is_recentered_on_the_best_of_the_first():
 def pretending(monkeypatch):
     """Runs of a sweep take no time; the longer the steps, the better."""
 
-    def pretend(job):
+    def pretend(job, folder=None):
         return pretended(job, dict(job.options)["step_radius"])
 
     monkeypatch.setattr(Job, "run", pretend)
@@ -226,13 +226,13 @@ def test_a_sweep_comes_before_the_seeds_and_never_sees_the_test_set():
     assert {r["seed"] for r in reported} == {0, 1}
 
 
-def test_runs_of_later_stages_are_left_too():
-    sweep, known, left = Sweep(swept(sweep=(100,))), {}, []
-    while missing := sweep.missing(known):
-        left.append(sweep.count_left(known))
-        known[missing[0].key] = pretended(missing[0], dict(missing[0].options)["sigma"])
+def test_a_sweep_alone_is_left_with_its_later_stages_and_ends_without_a_run_of_its_job():
+    progress, left = Progress([], [], [Sweep(swept(sweep=(100,)))]), []
+    while job := progress.next_job(set()):
+        left.append(progress.left)
+        progress.add(pretended(job, dict(job.options)["sigma"]))
     assert left == list(range(17, 0, -1))
-    assert sweep.count_left(known) == 0
+    assert progress.left == 0
 
 
 def test_a_metric_that_should_be_low_is_tuned_down():

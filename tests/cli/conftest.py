@@ -15,6 +15,6 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def closed(monkeypatch):
     """Nothing may run."""
-    for name in ("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search",
+    for name in ("train.fit", "compare.run_job", "tune.carry_out", "maxsat.Search",
                  "diagnose.diagnose", "theory.judge", "bench.carry_out"):  # fmt: skip
         monkeypatch.setattr(f"hardstep.cli.{name}", None)

@@ -24,7 +24,7 @@ def test_a_run_says_its_return_and_interactions_and_draws_them(trained):
     folder, result = trained
     assert result["task"] == "cartpole-binary"
     assert 8 <= result["return"] == result["test_return"] <= 500
-    assert result["interactions"] >= 3 * 17 * 4 * 8  # candidates, episodes, the shortest of them
+    assert result["interactions"] >= 3 * 9 * 4 * 8  # candidates, episodes, the shortest of them
     assert result["test_examples"] == 100
     assert result["selected_step"] == 3
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]

@@ -13,6 +13,8 @@ import torch
 
 from hardstep import tasks
 from hardstep.cli import train as command
+from hardstep.cli.train import describe_sharing
+from hardstep.distributed import Counts
 from hardstep.training import Callback, checkpoints
 from tests.cli.program import hardstep, start
 from tests.tasks.images import write_images
@@ -258,3 +260,11 @@ def test_a_dead_run_says_so_in_one_line_of_its_own(tmp_path):
     assert len(lines) == 1
     assert lines[0].startswith("hardstep: dead: in 3 steps in a row, ")
     assert "Warning" not in done.stderr
+
+
+def test_a_run_that_was_shared_says_by_whom_and_what_was_lost():
+    counts = Counts(tiles=90, retries=3, lost=1, quorum=0.9, left_out=2, busy=3.0, available=4.0)
+    said = describe_sharing({"distributed": counts.as_record(2)})["workers"]
+    assert said.startswith("2, waiting for 25% of their time; tiles handed out again: 3; ")
+    assert said.endswith("workers lost: 1; tiles left out: 2")
+    assert describe_sharing({}) == {}

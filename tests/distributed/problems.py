@@ -10,14 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hardstep import PolyStep, RowWise
+from hardstep import PolyStep, RowWise, tasks
 from hardstep.data import Batches, Split
 from hardstep.geometry import Simplex
+from hardstep.maxsat import MaxSat, random_ksat
 from hardstep.nn import build
 from hardstep.rl.agent import Agent, minus_return
 from hardstep.rl.compiled import Classic
 from hardstep.rl.policies import Policy
 from hardstep.schedules import Length
+from hardstep.subspaces import Full
 
 SETTINGS = {
     "polytope": Simplex(2),
@@ -85,7 +87,34 @@ def train_closure(evaluator, steps=4):
     return hash_run(model, opt)
 
 
+def train_task(name, evaluator, steps=4):
+    """A built-in task on the bundled digits, as `hardstep train` would."""
+    task = tasks.find(name, "digits")
+    model = build(task.model, 0)
+    opt = PolyStep(model, task.settings(task.steps), evaluator=evaluator, seed=1)
+    batches = Batches(task.data(0).train, task.batch_size, 2)
+    for step in range(steps):
+        opt.step(*batches.batch(0, step), task.loss_fn)
+    return hash_run(model, opt)
+
+
+def train_maxsat(evaluator, steps=4):
+    formula = random_ksat(600, seed=3)
+    tensors = {"x": torch.randn(600, generator=torch.Generator().manual_seed(1))}
+    opt = PolyStep(tensors, subspace=Full(), polytope=Simplex(2), evaluator=evaluator, seed=1)
+    for _ in range(steps):
+        opt.step(objective=MaxSat(formula))
+    return hash_run(nn.ParameterDict(tensors), opt)
+
+
 TRAIN = {"spiking": train_spiking, "policy": train_policy, "closure": train_closure}
+LONG_RUN = {
+    "spiking": partial(train_task, "snn"),
+    "INT8": partial(train_task, "int8"),
+    "convolutional": partial(train_task, "bcnn"),
+    "policy": train_policy,
+    "MAX-SAT": train_maxsat,
+}
 
 
 def hash_run(model: nn.Module, opt: PolyStep, *more: object) -> str:
@@ -117,12 +146,19 @@ def _add(known, value) -> None:
         known.update(repr(value).encode())
 
 
-if __name__ == "__main__":  # a rank of torchrun
-    from hardstep.distributed import Peers
+if __name__ == "__main__":  # a rank of torchrun, or the driver of a cluster that RAY names
+    from hardstep.distributed import Peers, Ray
 
-    peers = Peers(timeout=30)
     steps = int(os.environ.get("STEPS", "4"))
+    if "RAY" in os.environ:
+        engine = Ray(os.environ["RAY"], workers=2)
+        while engine.workers < 2:  # both, for the test's sake; a run would begin with one
+            engine.prepare()
+    else:
+        engine = Peers(timeout=30)
     print("met", flush=True)
-    found = {name: TRAIN[name](peers, steps=steps) for name in sys.argv[1:]}
-    print(json.dumps({"rank": peers.rank, **found}), flush=True)
-    peers.close()
+    known = LONG_RUN if "LONG_RUN" in os.environ else TRAIN
+    found = {name: known[name](engine, steps=steps) for name in sys.argv[1:]}
+    rank, seen = getattr(engine, "rank", 0), len(engine.counts.names)
+    print(json.dumps({"rank": rank, "workers": seen, **found}), flush=True)
+    engine.close()

@@ -253,7 +253,7 @@ def test_counts_are_numbers_for_a_record():
     record = json.loads(json.dumps(engine.counts.as_record(2)))
     assert record["tiles"] == 16
     assert 0 <= record["waiting"] <= 1
-    assert engine.path.startswith("2 workers, 0 tiles in flight")
+    assert engine.path.startswith("2 workers, waiting ")
 
 
 class Locked(nn.Module):

@@ -245,6 +245,62 @@ def test_pools(name, fused):
     assert set(evaluator.notes.values()) <= {"fused", "events", "gathered", "incremental"}
 
 
+def convolve(groups: int, channels: int):
+    """A convolution without a bias, of fixed weights."""
+    weight = torch.linspace(-1, 1, channels * 4 // groups * 4).sin().double()
+    return lambda h: F.conv2d(h, weight.reshape(channels, 4 // groups, 2, 2), groups=groups)
+
+
+SUMS = {name: pool for name, pool in POOLS.items() if name.startswith(("means", "sums"))} | {
+    "mean of pixels": lambda h: h.mean((2, 3), keepdim=True),
+    "sum of channels": lambda h: h.sum(1, keepdim=True),
+    "convolution": convolve(1, 3),
+    "convolution in groups": convolve(2, 6),
+    "filter per channel": convolve(4, 4),
+    "product": lambda h: (h.flatten(1) @ h.new_ones(100, 3).cumsum(0).sin()).reshape(-1, 3, 1, 1),
+}
+
+
+class Vanishing(Twice):
+    """Whether sums of numbers that are zero or irrational are above zero."""
+
+    def __init__(self, add) -> None:
+        super().__init__(4)
+        self.add = add
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        some = self.add(F.relu(self.first(inputs) - 0.5)) > 0
+        return self.readout(F.adaptive_max_pool2d(some.to(inputs.dtype), 2).sum(1).flatten(1))
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_whose_terms_vanish(name):
+    problem = pose(lambda: Vanishing(SUMS[name]), (1, 7, 7), batch=16)
+    evaluator = compare(problem, scale=3.0)
+    assert tier_of(evaluator, "first.weight") == "events"
+
+
+class Classes(Twice):
+    """Shares of classes, some of them impossible, mixed by weights."""
+
+    def __init__(self, number: int, share) -> None:
+        super().__init__()
+        self.readout, self.share = nn.Linear(3, number), share
+        self.register_buffer("mixed", torch.linspace(-1, 1, 4 * number).reshape(number, 4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores = 5 * self.readout(sign(self.second(self.fire(inputs))).mean((2, 3)))
+        scores = torch.where(scores > 4, -torch.inf, scores)
+        return self.share(scores, 1).clamp(min=-50) @ self.mixed
+
+
+@pytest.mark.parametrize("share", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("number", [4, 20, 150])
+def test_softmax_of_classes(number, share):
+    evaluator = compare(pose(lambda: Classes(number, share)))
+    assert tier_of(evaluator, "first.weight") == "events"
+
+
 CHECKED = ("spiking", "binary", "separable", "wide")
 
 

@@ -23,7 +23,7 @@ match = "steps"
 budget = 2
 """
 CLOSED = (
-    *("train.fit", "compare.run_job", "tune.Job.run", "maxsat.Search", "diagnose.diagnose"),
+    *("train.fit", "compare.run_job", "tune.carry_out", "maxsat.Search", "diagnose.diagnose"),
     *("theory.judge", "bench.carry_out"),
 )
 FILES = (

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from hardstep.rl.classic import CLASSIC, specify
-from hardstep.rl.policies import ACTIVATIONS
+from hardstep.rl.stacks import ACTIVATIONS
 
 
 class Visits(NamedTuple):

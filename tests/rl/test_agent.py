@@ -11,8 +11,9 @@ from hardstep.evaluation import OneByOne
 from hardstep.optim import presets
 from hardstep.rl.agent import Agent, Rollouts, _is_resolved, minus_return
 from hardstep.rl.environments import Episodes
-from hardstep.rl.policies import ACTIVATIONS, WEIGHTS, Policy
+from hardstep.rl.policies import WEIGHTS, Policy
 from hardstep.rl.spaces import Continuous, Discrete, MultiDiscrete
+from hardstep.rl.stacks import ACTIVATIONS
 from hardstep.tasks.policies import RETURN
 from hardstep.training import Checkpoint, Validation, fit
 

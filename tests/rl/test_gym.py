@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from hardstep.errors import ConfigError, HardstepWarning, ObjectiveError
-from hardstep.rl import policies as policies_module
-from hardstep.rl.policies import Policy, Stack
+from hardstep.rl.policies import Policy
+from hardstep.rl.stacks import ACTIVATIONS, Stack
 
 gymnasium = pytest.importorskip("gymnasium")
 
 from hardstep.rl.gym import Gym  # noqa: E402
-from hardstep.rl.gym_play import ACTIVATIONS, Actor  # noqa: E402
 from tests.rl import small_environments as small  # noqa: E402
 
 SEEDS = [3, 11]
@@ -100,15 +99,13 @@ def test_a_vector_environment_plays_the_episodes_of_single_ones(make: Any) -> No
     assert_same(several.play(stack, SEEDS, True), single.play(stack, SEEDS, True))
 
 
-@pytest.mark.parametrize("activation", policies_module.ACTIVATIONS)
-def test_an_actor_computes_what_a_stack_does(activation: str) -> None:
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_policy_acts_alone_as_in_company(activation: str) -> None:
     environment = Gym("Pendulum-v1", processes=0)
     stack = make_stack(environment, num=4, activation=activation)
-    actor = Actor(stack.layers, activation, stack.mean, stack.scale, stack.space)
     seen = np.random.default_rng(0).normal(size=(4, environment.observations))
     together = stack.act(np.arange(4), seen)
-    np.testing.assert_array_equal(together, [actor.act(i, row) for i, row in enumerate(seen)])
-    assert list(ACTIVATIONS) == list(policies_module.ACTIVATIONS)
+    np.testing.assert_array_equal(together, [stack.act_alone(i, row) for i, row in enumerate(seen)])
 
 
 def test_an_endless_environment_is_cut() -> None:
@@ -211,15 +208,15 @@ SCRIPT = """
 import sys
 import gymnasium
 import numpy as np
-from hardstep.rl.gym_play import Actor
 from hardstep.rl.gym_workers import Crew, pack
 from hardstep.rl.spaces import Discrete
+from hardstep.rl.stacks import Stack
 layers = ((np.ones((1, 3, 6)), np.ones((1, 3))),)
-actor = Actor(layers, "relu", np.zeros(6), np.ones(6), Discrete(3))
+stack = Stack(layers, "relu", np.zeros(6), np.ones(6), Discrete(3))
 crew = Crew(pack(gymnasium.spec("Acrobot-v1"), "Acrobot-v1", 500), 2)
-crew.play(actor, [(0, 0), (0, 1)], False)
+crew.play(stack, [(0, 0), (0, 1)], False)
 print(*crew.pids, "torch" in sys.modules, flush=True)
-crew.play(actor, [(0, seed) for seed in range(10_000)], False)
+crew.play(stack, [(0, seed) for seed in range(10_000)], False)
 """
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hardstep.errors import ConfigError, HardstepWarning
-from hardstep.rl.policies import Policy, Stack
+from hardstep.rl.policies import Policy
+from hardstep.rl.stacks import Stack
 
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco.batch")

@@ -23,7 +23,7 @@ from hardstep.bench import options as polystep_options
 from hardstep.bench.axes import PLAYED, Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
-from hardstep.schedules import Cosine
+from hardstep.schedules import Cosine, Schedule
 from hardstep.subspaces import RowWise, Sketch, Subspace
 from hardstep.tasks import Task
 from hardstep.training import Trainable
@@ -40,6 +40,19 @@ class Blueprint:
     model: nn.Module
     steps: int  # that schedules span
     seed: int
+    interactions: float | None = None  # that they span instead, if these are what the run may spend
+
+    def clock(self, step: int) -> int:
+        """The step that schedules are at after so many steps: the share of the budget counts."""
+        if self.interactions is None:
+            return step
+        spent = float(self.model.interactions)  # type: ignore[arg-type]
+        return int(self.steps * min(spent / self.interactions, 1.0))
+
+    def anneal(self, start: float, end: float) -> Schedule:
+        """A rate that falls over the run."""
+        falling = Cosine(start, end, self.steps)
+        return falling if self.interactions is None else lambda step: falling(self.clock(step))
 
     @property
     def subspace(self) -> Subspace:
@@ -65,15 +78,15 @@ def _polystep(blueprint: Blueprint, options: Options) -> Trainable:
         return PolyStep(blueprint.model, blueprint.task.settings(blueprint.steps)).subspace.dim
 
     settings = polystep_options.make_settings(blueprint.task, blueprint.steps, options, usual_dim)
-    return PolyStep(blueprint.model, settings, seed=blueprint.seed)
+    return PolyStep(blueprint.model, settings, clock=blueprint.clock, seed=blueprint.seed)
 
 
 def _anneal(blueprint: Blueprint, options: Options) -> dict[str, Any]:
     """Options in which a rate with an end is a schedule; without one it stays, as published."""
     given = dict(options)
     if "learning_rate_end" in given:
-        given["learning_rate"] = Cosine(
-            given["learning_rate"], given.pop("learning_rate_end"), blueprint.steps
+        given["learning_rate"] = blueprint.anneal(
+            given["learning_rate"], given.pop("learning_rate_end")
         )
     return given
 
@@ -106,7 +119,7 @@ def _adam(twin_of: TwinOf, blueprint: Blueprint, options: Options) -> Trainable:
     if "slope" in given:
         _set_slope(blueprint.task, twin, given.pop("slope"))
     rate = given.pop("learning_rate", 1e-3)
-    annealed = Cosine(rate, 0.0, blueprint.steps)
+    annealed = blueprint.anneal(rate, 0.0)
     return AdamTwin(blueprint.model, twin, learning_rate=annealed, seed=blueprint.seed)
 
 

@@ -46,6 +46,7 @@ from hardstep.training import (
 )
 
 POINTS = 40  # of a curve, about
+PLAYED_POINTS = 160  # if as many steps as the task has were taken; a population's are far fewer
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
 MOST_STEPS = 2.0**53  # of any budget; a larger number of them is no whole float
@@ -201,7 +202,8 @@ def _train(
     """Leave the weights that validation selects in the model."""
     budget, seed, resume = job.budget, job.seed, checkpoint is not None and checkpoint.exists()
     steps = _saved_steps(checkpoint) if resume else planned_steps(job, task, dataset, model)
-    optimizer = build(job.method, Blueprint(task, model, steps, seed), dict(job.options))
+    played = budget.amount if budget.axis == PLAYED else None
+    optimizer = build(job.method, Blueprint(task, model, steps, seed, played), dict(job.options))
     limit = {"time": None, PLAYED: MOST_PLAYED_STEPS}.get(budget.axis, steps)
     kept = Checkpoint(checkpoint, SAVE_SECONDS, {"steps": steps}, False) if checkpoint else None
     outcome = fit(
@@ -210,7 +212,7 @@ def _train(
         Validation(
             Batches(dataset.valid, task.batch_size, seed, shuffle=False),
             task.metric,
-            every=max(1, steps // POINTS),
+            every=max(1, steps // (POINTS if played is None else PLAYED_POINTS)),
             selects=task.selects,
         ),
         loss_fn=task.loss_fn,
@@ -288,7 +290,7 @@ def planned_steps(job: Job, task: Task, dataset: DataSet, model: nn.Module) -> i
     """
     budget, seed = job.budget, job.seed
     if budget.axis == PLAYED:  # episodes grow longer as a policy learns: no step tells their length
-        return task.steps
+        return task.steps  # which schedules pass as the budget is spent, however many are taken
     if budget.axis == "steps":
         return max(1, int(min(budget.amount, MOST_STEPS)))
     blueprint = Blueprint(task, deepcopy(model), 1 + TRIALS, seed)

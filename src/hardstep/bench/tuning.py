@@ -196,12 +196,6 @@ class Sweep:
                 return missing
         return []
 
-    def count_left(self, known: Mapping[str, Record]) -> int:
-        """Runs that are not known yet, those of later stages included."""
-        missing = self.missing(known)
-        later = sum(self.size(stage) for stage in STAGES if missing and stage > missing[0].stage)
-        return len(missing) + later
-
     def choose(self, known: Mapping[str, Record]) -> Options:
         """The best options; all its runs have to be known."""
         if not self.job.sweep:

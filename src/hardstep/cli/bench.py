@@ -9,7 +9,8 @@ from hardstep._durations import format_duration
 from hardstep._files import check_writable
 from hardstep._text import to_line
 from hardstep.bench.axes import AXES
-from hardstep.bench.queue import Progress, carry_out, check_jobs
+from hardstep.bench.progress import Progress
+from hardstep.bench.queue import carry_out, check_jobs
 from hardstep.bench.records import Record, append, check_appendable, load
 from hardstep.bench.report import write_comparison, write_score
 from hardstep.bench.runs import Job
@@ -34,13 +35,13 @@ def run_suite(options: SuiteOptions) -> int:
     total = progress.total
     print(f"{total - progress.left} of {total} runs are recorded in {records}", file=sys.stderr)
     partial, done = records.with_suffix(".partial"), 0
-    processes = min(options.processes, max(1, progress.left))  # each of them takes its memory
+    processes = progress.limit(options.processes)
     try:
-        for job, record in carry_out(progress, partial, processes):
+        for job, record in carry_out(progress, partial, processes, options.ray):
             append(records, record)
             job.forget(partial)
             done += 1
-            left = format_duration(progress.seconds_left(processes))
+            left = format_duration(progress.seconds_left())
             print(
                 f"[{total - progress.left}/{total}] {_describe(job, record)}, {left} left",
                 flush=True,

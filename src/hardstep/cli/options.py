@@ -48,6 +48,21 @@ _Budget = Annotated[
     ),
 ]
 _Records = Annotated[Path | None, Option(help="Append a line of JSON per run to this file.")]
+_Processes = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Run this many at once, with one core each. The default is 1, and with --ray as many "
+        "as the cluster has processors.",
+    ),
+]
+_Ray = Annotated[
+    str | None,
+    Option(
+        metavar="[ADDRESS]",
+        help="Use Ray for these processes: on the cluster at this address, or on this machine.",
+    ),
+]
 MOST_SEEDS = 10_000  # every run is planned before the first; a slip of the keyboard is refused
 _Reference = Annotated[str, Option(help="Compare every other method with this one.")]
 _Json = Annotated[bool, _flag("--json", "Print the result as JSON.")]
@@ -90,13 +105,7 @@ class TrainOptions:
             "--ray, on a cluster. The result is the same, bit for bit.",
         ),
     ] = None
-    ray: Annotated[
-        str | None,
-        Option(
-            metavar="[ADDRESS]",
-            help="Use Ray for these processes: on the cluster at this address, or on this machine.",
-        ),
-    ] = None
+    ray: _Ray = None
     coverage: Annotated[
         bool,
         _flag("--coverage", "Print which hypotheses of the convergence theorem the run met."),
@@ -184,6 +193,8 @@ class TuneOptions:
         int, Option(help="Start with this seed. Use seeds that you do not report later.")
     ] = 100
     records: _Records = None
+    processes: _Processes = None
+    ray: _Ray = None
     json: _Json = False
     options: Annotated[
         list[str],
@@ -307,7 +318,8 @@ class SuiteOptions:
         Path | None,
         Option(help="Append records to this file. The default lies beside the suite."),
     ] = None
-    processes: Annotated[int, Option(min=1, help="Run this many at once, with one core each.")] = 1
+    processes: _Processes = None
+    ray: _Ray = None
     tasks: Annotated[str | None, Option(help="Run only these tasks, such as snn,int8.")] = None
     methods: Annotated[str | None, Option(help="Run only these methods.")] = None
     match: Annotated[

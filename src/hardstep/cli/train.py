@@ -156,11 +156,13 @@ def _format_resume(meta: dict[str, Any], folder: Path) -> str:
 
 
 def _announce(task: Task, optimizer: PolyStep, steps: int, folder: Path) -> None:
+    num = optimizer.num_particles
     note = (
         f"{task.title}: {optimizer.subspace.layout.num_parameters:,} parameters, "
-        f"{optimizer.num_particles:,} particles, {steps:,} steps of "
+        f"{num:,} particle{'' if num == 1 else 's'}, {steps:,} steps of "
         f"{optimizer.evaluations_per_step:,} evaluations\n"
-        f"writing to {folder}; Ctrl-C keeps the best, --resume continues"
+        f"writing to {folder}; Ctrl-C keeps the {'best' if task.selects else 'last'}, "
+        "--resume continues"
     )
     print(note, file=sys.stderr)
 
@@ -281,6 +283,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         f"{result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
         f"({result['evaluations'] / result['seconds']:,.0f}/s)",
+        **describe_sharing(result),
         **paths,
         "score again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
@@ -301,10 +304,26 @@ def _describe_play(
         f"({count / result['seconds']:,.0f}/s)",
         "stopped": f"{result['stopped']}, after {result['selected_step']} steps and "
         f"{result['evaluations']:,} evaluations",
+        **describe_sharing(result),
         **paths,
         "play again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
+
+
+def describe_sharing(result: dict[str, Any]) -> dict[str, str]:
+    """Who shared the work, if anybody did."""
+    counts = result.get("distributed")
+    if not counts:
+        return {}
+    what = {
+        "retries": "tiles handed out again",
+        "lost": "workers lost",
+        "left_out": "tiles left out",
+    }
+    said = [f"{words}: {counts[name]:,}" for name, words in what.items() if counts.get(name)]
+    waiting = f"waiting for {counts['waiting']:.0%} of their time"
+    return {"workers": "; ".join([f"{counts['workers']}, {waiting}", *said])}
 
 
 def _print_rows(rows: dict[str, str]) -> int:

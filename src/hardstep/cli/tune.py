@@ -2,7 +2,6 @@
 
 import json
 import sys
-from statistics import fmean
 from typing import Any
 
 from hardstep import tasks
@@ -11,10 +10,11 @@ from hardstep._durations import format_duration
 from hardstep._files import check_writable
 from hardstep.bench.axes import budget_of
 from hardstep.bench.methods import METHODS
-from hardstep.bench.queue import check_jobs
+from hardstep.bench.progress import Progress
+from hardstep.bench.queue import carry_out, check_jobs
 from hardstep.bench.records import Record, append, check_appendable, load
 from hardstep.bench.report import write_score
-from hardstep.bench.runs import Job, key_of
+from hardstep.bench.runs import Job
 from hardstep.bench.tuning import Sweep
 from hardstep.cli.compare import parse_options
 from hardstep.cli.files import list_skipped
@@ -37,21 +37,20 @@ def run_tune(options: TuneOptions) -> int:
         check_appendable(options.records)
     loaded = load(options.records) if options.records else None
     list_skipped(loaded.skipped if loaded else [])
-    sweep, known = Sweep(job), {key_of(r): r for r in (loaded.records if loaded else [])}
-    taken: list[float] = []  # seconds of the runs of this session
+    sweep = Sweep(job)
+    progress = Progress([], loaded.records if loaded else [], [sweep])
+    processes = progress.limit(options.processes)
     try:
-        while missing := sweep.missing(known):
-            record = known[missing[0].key] = missing[0].run()
+        for run, record in carry_out(progress, None, processes, options.ray):
             if options.records is not None:
                 append(options.records, record)
             if not options.json:
-                taken.append(record["seconds"])
-                left = fmean(taken) * sweep.count_left(known)
-                print(_describe_run(missing[0], record, left), flush=True)
+                print(_describe_run(run, record, progress.seconds_left()), flush=True)
     except KeyboardInterrupt:
         again = f"; the same command continues ({options.records})" if options.records else ""
         print(f"interrupted{again}", file=sys.stderr)
         return 130
+    known = progress.known
     _report(dict(sweep.choose(known)), sweep.count_tried(known), options)
     return 0
 

@@ -3,7 +3,7 @@
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.engine import Engine
 from hardstep.distributed.futures import Futures
-from hardstep.distributed.handout import Patience
+from hardstep.distributed.patience import Patience
 from hardstep.distributed.ray import Ray
 from hardstep.distributed.torchrun import Peers, is_under_torchrun
 from hardstep.distributed.worker import device, end_with_parent

@@ -10,6 +10,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,10 +21,11 @@ from torch import Tensor
 
 from hardstep._checks import check_count
 from hardstep.distributed.counts import Counts
-from hardstep.distributed.handout import Handout, Patience
+from hardstep.distributed.handout import Handout
 from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
 from hardstep.distributed.messages import VERSION, Digests, Key, Need, StepMessage, Task
-from hardstep.distributed.tensors import Known, TensorTable, pack, pack_values
+from hardstep.distributed.patience import Patience
+from hardstep.distributed.tensors import Known, TensorTable, freeze, pack, pack_values
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
@@ -59,10 +61,10 @@ class Engine(ABC):
         tiles: int = TILES,
     ) -> None:
         check_count(f"{type(self).__name__}: tiles", tiles)
-        self.counts = Counts()
+        self._patience = patience or Patience()
+        self.counts = Counts(quorum=self._patience.quorum)
         self._evaluator = evaluator
         self._usual: Evaluator = Incremental()
-        self._patience = patience or Patience()
         self._tiles = tiles
         self._run = uuid.uuid4().hex
         self._step = 0
@@ -94,6 +96,10 @@ class Engine(ABC):
         """Whether an exception of a tile means that its worker is gone."""
         del error
         return False
+
+    def unwrap(self, error: Exception) -> Exception:
+        """The exception that a tile raised, without what the engine has put around it."""
+        return error
 
     def tend(self) -> None:  # noqa: B027  # most engines have nothing to do
         """Called a few times a second while tiles are out."""
@@ -137,8 +143,10 @@ class Engine(ABC):
             Two columns (N, 2): values, and 1 where the function raised.
         """
         job, asked = PointsJob(function, name, forgiving), Asked(points)
-        rows = follow(ask_for_rows(), partial(self._collect, job, asked, len(points), None))
-        return rows.numpy()
+        every = replace(self._patience, quorum=1.0)  # a caller could not tell which are missing
+        missing = np.zeros(len(points), dtype=bool)
+        ask = partial(self._collect, job, asked, None, every, missing)
+        return follow(ask_for_rows(), ask).numpy()
 
     def explain(self, candidates: Candidates, problem: Problem) -> Explanation:
         """How a worker evaluates a step, and how the step divides."""
@@ -147,7 +155,8 @@ class Engine(ABC):
         if explain is None:
             raise ConfigError(f"explain needs an evaluator with a method explain, got {inner!r}")
         found: Explanation = explain(candidates, problem)
-        return found.divided(self.workers, self.measure(ModelObjective(problem, inner), candidates))
+        traffic = self.measure(ModelObjective(problem, inner), candidates)
+        return found.divided(self.workers, traffic, self._patience.quorum)
 
     def measure(self, objective: Objective, candidates: Candidates) -> int:
         """Bytes that travel to a worker in a usual step, and back: once both have been one."""
@@ -163,31 +172,35 @@ class Engine(ABC):
         """The losses of all candidates."""
         divisible = share(objective)
         job, asked = make_job(objective, candidates)
-        answer = partial(self._collect, job, asked, len(candidates), candidates.move)
-        return follow(divisible.ask(candidates), answer)
+        missing = np.zeros(len(candidates), dtype=bool)
+        answer = partial(self._collect, job, asked, candidates.move, self._patience, missing)
+        losses = follow(divisible.ask(candidates), answer)
+        return _flatten(losses, missing, candidates) if missing.any() else losses
 
     def _collect(
         self,
         job: SearchJob | PointsJob,
         asked: Asked,
-        num: int,
         move: Tensor | None,
+        patience: Patience,
+        missing: NDArray[np.bool_],
         question: Any,
     ) -> Tensor:
-        """Rows of all candidates, from workers."""
+        """Rows of all candidates, from workers; those that a quorum does without are `missing`."""
         self.prepare()
         self._step += 1
         message, known = self._write(job, asked, move, question)
         step = VERSION, pickle.dumps(message)
         tasks = [
             Task(Key(self._run, self._step, start, stop), step)
-            for start, stop in cut_evenly(num, self._tiles * max(1, self.workers))
+            for start, stop in cut_evenly(len(missing), self._tiles * max(1, self.workers))
         ]
         supply = partial(self._supply, known)
-        handout = Handout(self, tasks, supply, self._patience, self.counts)
+        handout = Handout(self, tasks, supply, patience, self.counts)
         try:
             return handout.collect()
         finally:
+            missing |= handout.missing
             self._flying = len(handout.flying)
 
     def _write(
@@ -216,8 +229,8 @@ class Engine(ABC):
             parts=tuple(part.digest for part in self._parts),
             digests=Digests(digests, tuple(searched.items()), before if follows else {}),
             asked=blob,
-            state=pickle.dumps(state) if state else b"",
-            move=pickle.dumps(move) if follows else b"",
+            state={name: freeze(value) for name, value in state.items()},
+            move=freeze(move) if follows and move is not None else None,
             values=pack_values(fresh) if fresh and size <= SENT_ALONG else b"",
             question=question,
         ), known
@@ -255,6 +268,19 @@ class Engine(ABC):
         values = pack_values(known[number] for number in need.tensors) if need.tensors else b""
         parts = tuple(part.blob for part in self._parts) if need.parts else ()
         return Task(task.key, task.step, parts, values)
+
+
+def _flatten(losses: Tensor, missing: NDArray[np.bool_], candidates: Candidates) -> Tensor:
+    """Losses, with one and the same in every cost row of which some are missing.
+
+    Such a row has no direction, so its particle stays where it is. To rank what is missing last
+    instead would push particles away from candidates of which nothing is known.
+    """
+    table = losses.detach().clone().reshape(candidates.offsets.shape[0], -1)
+    unknown = torch.from_numpy(missing).reshape(table.shape)
+    usual = losses[~torch.from_numpy(missing)].nanmean()
+    table[unknown.any(dim=1)] = usual
+    return table.reshape(losses.shape)
 
 
 class _Part(NamedTuple):

@@ -5,18 +5,24 @@ and asks for what it lacks.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any
 
 from hardstep._checks import check_count
 from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
-from hardstep.distributed.handout import Patience
 from hardstep.distributed.messages import Task
+from hardstep.distributed.patience import Patience
 from hardstep.distributed.worker import evaluate
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
+
+ENDED_WITHIN = 10.0  # seconds that processes have to end by themselves
 
 
 class Futures(Engine):
@@ -63,9 +69,17 @@ class Futures(Engine):
         self.close()
 
     def close(self) -> None:
-        """End the executor, if this made it."""
-        if self._make is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+        """End the executor, if this made it; processes that hang are killed."""
+        if self._make is None:
+            return
+        processes = list_processes(self._executor)
+        end = partial(self._executor.shutdown, wait=True, cancel_futures=True)
+        ending = Thread(target=end, daemon=True)
+        ending.start()
+        ending.join(ENDED_WITHIN)
+        if ending.is_alive():
+            kill(processes)
+            ending.join(ENDED_WITHIN)
 
     @property
     def workers(self) -> int:
@@ -86,5 +100,19 @@ class Futures(Engine):
                 "that makes executors, and a new one takes over"
             ) from error
         self.counts.lost += 1  # at least; an executor does not tell
+        processes = list_processes(self._executor)
         self._executor.shutdown(wait=False, cancel_futures=True)
+        kill(processes)  # the pool asks them to end, which one that is stopped does not hear
         self._executor = self._make()
+
+
+def list_processes(executor: Any) -> list[BaseProcess]:
+    """The processes of a pool of Python's; other executors look after theirs."""
+    return list((getattr(executor, "_processes", None) or {}).values())
+
+
+def kill(processes: Iterable[BaseProcess]) -> None:
+    """End processes, also those that are stopped."""
+    for process in processes:
+        with suppress(ValueError, AttributeError, OSError):  # closed, or of another package
+            process.kill()

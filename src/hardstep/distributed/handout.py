@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,33 +21,13 @@ from torch import Tensor
 from hardstep._text import to_sentence
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.messages import Answer, Key, Misfit, Need, Task
+from hardstep.distributed.patience import Patience
 from hardstep.errors import HardstepError, WorkerError
 from hardstep.evaluation.sharing import Unfit
 
-Failed = Literal["raise", "nan"]
 AHEAD = 2  # tiles per worker that are handed out at a time, so that none waits for the next
 NEEDS = 20  # times that a tile may meet a worker that lacks something
 TICK = 0.25  # seconds between looks at stragglers
-
-
-@dataclass(frozen=True)
-class Patience:
-    """What is done when workers fail.
-
-    Args:
-        tries: Times that a tile may raise, or be lost with its worker.
-        straggling: A tile is handed out a second time after this multiple of the median.
-        at_least: Seconds before it is.
-        timeout: Seconds without any answer after which the run stops.
-        failed: What becomes of a tile that raises every time: its exception is raised, or its
-            losses count as NaN, which the optimizer's `nonfinite` decides about.
-    """
-
-    tries: int = 3
-    straggling: float = 4.0
-    at_least: float = 1.0
-    timeout: float = 600.0
-    failed: Failed = "raise"
 
 
 class Port(Protocol):
@@ -74,6 +54,10 @@ class Port(Protocol):
         """Whether an exception of a tile means that its worker is gone."""
         ...
 
+    def unwrap(self, error: Exception) -> Exception:
+        """The exception that a tile raised, without what the engine has put around it."""
+        ...
+
     def tend(self) -> None:
         """Called a few times a second while tiles are out."""
         ...
@@ -84,6 +68,7 @@ class _Tile:
     task: Task
     failures: int = 0
     needs: int = 0
+    first: float = 0.0  # when it was handed out, and when again
     submitted: float = 0.0
     flying: set["Future[Any]"] = field(default_factory=set)
     doubtful: NDArray[np.float64] | None = None
@@ -116,7 +101,8 @@ class Handout:
         self.flying: dict[Future[Any], Key] = {}
         self.seconds: list[float] = []
         self.renewals = 0
-        self.given_up = False
+        self.given_up = self.left_out = False
+        self.missing = np.zeros(max(key.stop for key in self.tiles), dtype=bool)
 
     def collect(self) -> Tensor:
         """The rows of all tiles, in order.
@@ -139,6 +125,8 @@ class Handout:
                 )
             self.port.tend()
             self._hand_out_stragglers()
+            if self.patience.quorum < 1:
+                self._leave_out_stragglers()
         self.counts.available += (time.monotonic() - began) * max(1, self.port.workers)
         for future in self.flying:
             future.add_done_callback(self._drop)
@@ -165,6 +153,7 @@ class Handout:
             return
         self.counts.bytes_sent += tile.task.nbytes
         tile.submitted = time.monotonic()
+        tile.first = tile.first or tile.submitted
         tile.flying.add(future)
         self.flying[future] = key
 
@@ -192,7 +181,7 @@ class Handout:
         except CancelledError:
             self.waiting.append(key)
         except Exception as error:
-            self._retry(key, error)
+            self._retry(key, self.port.unwrap(error))
         else:
             self._read(key, reply)
 
@@ -278,13 +267,31 @@ class Handout:
     def _hand_out_stragglers(self) -> None:
         if not self.seconds:
             return
-        usual = max(statistics.median(self.seconds), 1e-3) * AHEAD
-        limit = max(self.patience.at_least, self.patience.straggling * usual)
+        limit = self._find_limit()
         for key, tile in self.tiles.items():
             slow = tile.flying and time.monotonic() - tile.submitted > limit
             if tile.rows is None and slow and len(tile.flying) <= self.patience.tries:
                 self.counts.duplicates += 1
                 self._submit(key)
+
+    def _find_limit(self) -> float:
+        """Seconds after which a tile is slow."""
+        usual = max(statistics.median(self.seconds), 1e-3) * AHEAD
+        return max(self.patience.at_least, self.patience.straggling * usual)
+
+    def _leave_out_stragglers(self) -> None:
+        """Go on without tiles of which two copies are slow, if a quorum has answered."""
+        left = [(key, tile) for key, tile in self.tiles.items() if tile.rows is None]
+        unknown = sum(key.stop - key.start for key, _ in left)
+        if not left or unknown > (1 - self.patience.quorum) * len(self.missing):
+            return
+        before = time.monotonic() - 2 * self._find_limit()
+        if not all(tile.first and tile.first < before for _, tile in left):
+            return
+        for _, tile in left:
+            tile.rows = np.empty(0)
+        self.counts.left_out += len(left)
+        self.given_up = self.left_out = True
 
     def _join(self) -> Tensor:
         """Rows by index; every candidate has exactly one, or NaN if its tile was given up."""
@@ -304,4 +311,6 @@ class Handout:
                 f"workers gave {filled[place]} answers for candidate {place}, so they do not cut a "
                 "step alike; do all run the same versions of torch and hardstep?"
             )
+        if self.left_out:
+            self.missing = filled == 0
         return torch.from_numpy(rows)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hardstep import __version__
+from hardstep.distributed.tensors import Frozen
 
 VERSION = f"{__version__} with torch {torch.__version__}"  # the same for driver and workers
 
@@ -37,8 +38,8 @@ class StepMessage:
     parts: tuple[bytes, ...]  # digests of the job's
     digests: Digests
     asked: bytes  # packed
-    state: bytes  # of the subspace, pickled
-    move: bytes  # pickled coordinates, or nothing
+    state: dict[str, Frozen]  # of the subspace
+    move: Frozen | None  # in coordinates
     values: bytes  # tensors that changed, if they are few
     question: Any
 

@@ -10,15 +10,16 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from hardstep._checks import check_count, check_positive
 from hardstep._text import to_sentence
 from hardstep.distributed.engine import TILES, Engine
-from hardstep.distributed.handout import Patience
 from hardstep.distributed.messages import Task
+from hardstep.distributed.patience import Patience
 from hardstep.distributed.worker import Worker, keep_device
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import Evaluator
@@ -96,7 +97,7 @@ class Ray(Engine):
             check_count("Ray: workers", workers)
         if names is not None and (len(set(names)) != len(names) or not names):
             raise ConfigError(f"Ray: names must be different words, got {names!r}")
-        self._ray, self._owns = _connect(address, workers or (len(names) if names else None))
+        self._ray, self._owns = open_ray(address, workers or (len(names) if names else None))
         total = workers or int(self._ray.cluster_resources().get("CPU", 1)) or 1
         self._names = names or [f"worker {number}" for number in range(total)]
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": RETRIES}
@@ -194,6 +195,12 @@ class Ray(Engine):
         errors = self._ray.exceptions
         return isinstance(error, errors.RayError) and not isinstance(error, errors.RayTaskError)
 
+    def unwrap(self, error: Exception) -> Exception:
+        """What a tile raised: Ray writes a page around it."""
+        cause = getattr(error, "cause", None)
+        wrapped = isinstance(error, self._ray.exceptions.RayTaskError)
+        return cause if wrapped and isinstance(cause, Exception) else error
+
     def renew(self, error: BaseException) -> None:
         """Ray starts actors again by itself; one that it has given up is left out."""
         named = re.search(r"[0-9a-f]{32}", str(error))
@@ -217,8 +224,23 @@ class Ray(Engine):
             self._ray.shutdown()
 
 
-def _connect(address: str, workers: int | None) -> tuple[Any, bool]:
-    """Ray, connected, and whether this process started it."""
+@contextmanager
+def connect(address: str, workers: int | None) -> Iterator[Any]:
+    """Ray, connected to a cluster or started here with so many processors; ended with the block."""
+    ray, owns = open_ray(address, workers)
+    try:
+        yield ray
+    finally:
+        if owns:
+            ray.shutdown()
+
+
+def open_ray(address: str, workers: int | None) -> tuple[Any, bool]:
+    """Ray, connected, and whether this process started it.
+
+    Raises:
+        WorkerError: It is not installed, or there is no cluster at the address.
+    """
     if address == LOCAL and "ray" not in sys.modules:
         os.environ.setdefault(*_STAY_LOCAL)
     try:

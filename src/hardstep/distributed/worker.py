@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hardstep.distributed.jobs import PointsJob, SearchJob, join_parts
 from hardstep.distributed.messages import VERSION, Answer, Misfit, Need, StepMessage, Task
-from hardstep.distributed.tensors import digest, unpack, unpack_values
+from hardstep.distributed.tensors import digest, thaw, unpack, unpack_values
 from hardstep.errors import WorkerError
 from hardstep.evaluation.sharing import Opened, Unfit
 
@@ -58,7 +58,8 @@ class _Run:
         self.parts = {known: self.parts[known] for known in message.parts}
         self.job = join_parts(tuple(self.parts.values()))
         if isinstance(self.job, SearchJob) and message.state:
-            self.job.space.subspace.load_state_dict(pickle.loads(message.state))
+            state = {name: thaw(value) for name, value in message.state.items()}
+            self.job.space.subspace.load_state_dict(state)
         torch.set_num_threads(message.threads)
         self.opened = self.job.open(unpack(message.asked, self.tensors))
         self.message = message
@@ -70,11 +71,11 @@ class _Run:
         """Make the driver's last move; false if this is not where it was made."""
         digests = message.digests
         here = digests.before.items() <= self.digests.items() and self.job is not None
-        if not message.move or not here or digests.now.items() <= self.digests.items():
+        if message.move is None or not here or digests.now.items() <= self.digests.items():
             return False
         job = self.job
         assert isinstance(job, SearchJob)
-        job.follow(pickle.loads(message.move))
+        job.follow(thaw(message.move))
         for name, number in digests.searched:
             self.digests[number] = digest(job.base[name])
         return True

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from hardstep._durations import format_duration
+from hardstep._durations import format_count, format_duration
 from hardstep._torch import tree_leaves
 from hardstep.evaluation.advice import advise
 from hardstep.evaluation.candidates import Candidates, Span
@@ -107,10 +107,11 @@ class Explanation:
     recording: float = field(default=0.0, compare=False)  # seconds before the first probe
     workers: int = 0  # that share a step; none if it is evaluated here
     traffic: int = 0  # bytes that travel in a step for each of them, there and back
+    quorum: float = 1.0  # the share of candidates that suffices when the others are late
 
-    def divided(self, workers: int, traffic: int) -> "Explanation":
+    def divided(self, workers: int, traffic: int, quorum: float = 1.0) -> "Explanation":
         """The same step, shared by workers."""
-        return replace(self, workers=workers, traffic=traffic)
+        return replace(self, workers=workers, traffic=traffic, quorum=quorum)
 
     @property
     def efficiency(self) -> float:
@@ -136,8 +137,8 @@ class Explanation:
         parts = [f"{what} {format_duration(seconds)}" for what, seconds in spent.items()]
         notes = (
             "operations and bytes of a probe, compared with a full forward pass, which takes "
-            f"{_short(self.forward.operations)} operations and moves "
-            f"{_short(self.forward.nbytes)} bytes",
+            f"{format_count(self.forward.operations)} operations and moves "
+            f"{format_count(self.forward.nbytes)} bytes",
             f"memory of a step: {self.memory / 1e6:,.1f} MB beside weights and bases",
             f"a step takes about {format_duration(self.seconds)}, of which "
             + ", ".join(part.replace(" ", GLUE) for part in parts),
@@ -155,10 +156,15 @@ class Explanation:
         if not self.workers:
             return ()
         taken = self.seconds / self.workers / self.efficiency
+        inexact = (
+            f"inexact: a step goes on with {self.quorum:.0%} of its losses when the others are "
+            "late, and particles without theirs do not move",
+        )
         return (
             f"{self.workers} workers share it: each runs the forward pass, then its tiles, about "
             f"{format_duration(taken)} a step without what travel takes (efficiency "
-            f"{self.efficiency:.0%}); {_short(self.traffic)} bytes travel for each",
+            f"{self.efficiency:.0%}); {format_count(self.traffic)} bytes travel for each",
+            *(inexact if self.quorum < 1 else ()),
         )
 
     def _costs(self) -> Table:
@@ -294,13 +300,6 @@ def _print(table: Table, width: int) -> list[str]:
     console = Console(file=text, width=width, markup=False, emoji=False, highlight=False)
     console.print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
-
-
-def _short(number: float) -> str:
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g}"
 
 
 def _share(part: float, whole: float) -> str:

@@ -50,7 +50,7 @@ def report(names: Sequence[str], way: str, difference: str) -> None:
     """Tell the user, whose losses are right from here on, and slow."""
     warnings.warn(
         f"hardstep's {way} evaluation of {names[0]} {difference}; it is not used for this model. "
-        "Please report the model: this is a defect of hardstep",
+        "Please report the model, unless a value sits exactly on a threshold: it may be a defect",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -52,6 +52,8 @@ class PolyStep:
             list of these; the rest is yours to train. Everything if left out.
         evaluator: How losses of a model are computed; the one it brings along, or `Incremental()`,
             if left out.
+        clock: The step that schedules are at when so many have been taken, for runs whose length
+            is not a number of steps; that number itself if left out.
         seed: Fixes every random draw.
 
     The other arguments are fields of `Settings`, explained there; those that are given replace
@@ -76,6 +78,7 @@ class PolyStep:
         nonfinite: NonFinite | None = None,
         only: Only | None = None,
         evaluator: Evaluator | None = None,
+        clock: Callable[[int], int] | None = None,
         seed: int = 0,
         **unknown: Never,
     ) -> None:
@@ -90,6 +93,7 @@ class PolyStep:
         usual = own_evaluator(model) or Incremental()
         self.evaluator: Evaluator = usual if evaluator is None else evaluator
         check_method("evaluator", self.evaluator, "losses", "Incremental()")
+        self._clock = clock or int
         self._searched = Searched(model, only)
         self.report: StepReport | None = None
         self._watch = Watch(sum(rule.patience for rule in self.settings.rules))
@@ -187,7 +191,7 @@ class PolyStep:
     def propose(self) -> Proposal:
         """Where this step would look. Always a full solve; nothing changes yet."""
         at, state = self._state.step, self._state
-        temperature, reach = self.settings.reach_at(at)
+        temperature, reach = self.settings.reach_at(self._clock(at))
         for rule, memory in self._rules():
             reach = rule.extend(reach, memory)
         rotations = self.settings.rotation.draw(
@@ -245,7 +249,7 @@ class PolyStep:
             move = move._replace(transport_cost=math.nan)
         displacement, memories = move.displacement * self._real, []
         dead = float((move.costs.amax(dim=1) == move.costs.amin(dim=1)).double().mean())
-        context = Context(proposal.step, move.transport_cost, dead, self._weights)
+        context = Context(self._clock(self.steps), move.transport_cost, dead, self._weights)
         for rule, memory in self._rules():
             displacement, memory = rule.shape(displacement, memory, context)
             if isinstance(rule, Reuse):
@@ -295,7 +299,7 @@ class PolyStep:
                 continue
             found = rule.answer(memory, self.steps, partial(self._loss_here, objective))
             if found is not None:
-                reach = self.settings.reach_at(self.steps)
+                reach = self.settings.reach_at(self._clock(self.steps))
                 self.report = StepReport.of_answer(self.steps, *reach, found.loss, found.move)
                 self._move(found.move)
                 return True
@@ -306,12 +310,12 @@ class PolyStep:
 
     def _move(self, displacement: Tensor) -> None:
         """Change the tensors and everything that follows them."""
-        step = self._state.step
+        step, at = self._state.step, self._clock(self.steps)
         flat = self.particles.to_coordinates(displacement)
         plain: Tensors = self.subspace.expand(flat)
         changes, memories = plain, []
         for rule, memory in self._rules():
-            changes, memory = rule.shape_weights(changes, memory, self.tensors, step)
+            changes, memory = rule.shape_weights(changes, memory, self.tensors, at)
             memories.append(memory)
         with torch.no_grad():
             for name, change in changes.items():

@@ -30,7 +30,7 @@ Tensors = Mapping[str, Tensor]  # one for every searched tensor, by name
 class Context(NamedTuple):
     """What a rule may look at."""
 
-    step: int
+    step: int  # that schedules are at
     loss: float
     dead_share: float  # of the cost rows: all probes of the particle returned the same loss
     weights: Callable[[], Tensor]  # Πᵀθ as particles (P, d_p)

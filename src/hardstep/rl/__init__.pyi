@@ -4,8 +4,9 @@ from .environments import Environment, Episodes
 from .export import to_c, write
 from .gym import Gym
 from .mujoco import MuJoCo, open_mujoco
-from .policies import Policy, Stack
+from .policies import Policy
 from .spaces import Continuous, Discrete, MultiDiscrete
+from .stacks import Stack
 
 __all__ = [
     "Agent",

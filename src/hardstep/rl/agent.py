@@ -176,6 +176,9 @@ def _note(agent: Agent, episodes: int, rows: Tensor) -> Array:
     """
     table = rows.numpy()
     returns, lengths, observed = np.split(table, [episodes, episodes + 1], axis=1)
+    played = np.isfinite(lengths[:, 0])  # not those whose worker gave no answer
+    if not played.all():
+        lengths, observed = lengths[played], observed[played]
     agent.interactions += int(lengths.sum())
     if agent.policy.normalize:
         sums, squares = np.split(observed.sum(axis=0), 2)

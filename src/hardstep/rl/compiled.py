@@ -8,8 +8,8 @@ from hardstep._checks import check_name
 from hardstep.rl.classic.rollouts import play
 from hardstep.rl.classic.starts import starts
 from hardstep.rl.environments import Episodes
-from hardstep.rl.policies import Stack
 from hardstep.rl.spaces import Continuous, Discrete, Space
+from hardstep.rl.stacks import Stack
 
 
 @dataclass(frozen=True)

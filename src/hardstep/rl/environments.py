@@ -8,8 +8,8 @@ chance is common to them.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from hardstep.rl.policies import Stack
 from hardstep.rl.spaces import Array, Space
+from hardstep.rl.stacks import Stack
 
 
 class Episodes(NamedTuple):

@@ -29,8 +29,9 @@ from hardstep._checks import show
 from hardstep._files import write_text
 from hardstep.errors import ConfigError
 from hardstep.nn import Binary, Quantize, Ternary, TransformedLinear
-from hardstep.rl.policies import LEVELS, SMALLEST, Policy
+from hardstep.rl.policies import Policy
 from hardstep.rl.spaces import Array, Continuous, Discrete, MultiDiscrete, Space
+from hardstep.rl.stacks import LEVELS, SMALLEST
 
 WIDTH = 90  # of a line with numbers
 BYTES = {"uint8_t": 1, "int8_t": 1, "float": 4, "double": 8}

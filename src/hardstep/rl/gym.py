@@ -16,11 +16,11 @@ import numpy as np
 from hardstep._checks import check_count, is_count, show, suggest
 from hardstep.errors import ConfigError, HardstepError, HardstepWarning, warn
 from hardstep.rl.environments import Episodes
-from hardstep.rl.gym_play import Actor, Outcome, Player, make, quote, silence
+from hardstep.rl.gym_play import Outcome, Player, make, quote, silence
 from hardstep.rl.gym_spaces import check_seeding, count_observations, read_actions
 from hardstep.rl.gym_workers import Crew, pack
-from hardstep.rl.policies import Stack
 from hardstep.rl.spaces import Space
+from hardstep.rl.stacks import Stack
 
 HORIZON = 10_000  # steps of an episode, where the environment sets no limit
 EXTRA = "pip install 'hardstep[rl]'"
@@ -105,11 +105,8 @@ class Gym:
             ObjectiveError: The environment raised an error, or a worker died.
         """
         check_play(self, policies, seeds)
-        actor = Actor(
-            policies.layers, policies.activation, policies.mean, policies.scale, policies.space
-        )
         pairs = [(policy, int(seed)) for policy in range(len(policies)) for seed in seeds]
-        outcomes = self._open().play(actor, pairs, statistics) if pairs else []
+        outcomes = self._open().play(policies, pairs, statistics) if pairs else []
         trouble = next((one.trouble for one in outcomes if one.trouble), None)
         if trouble and not self._has_warned:
             self._has_warned = True

@@ -1,7 +1,6 @@
 """Whole episodes of gymnasium environments: what a worker process runs.
 
 A worker imports this module, numpy and gymnasium, but no torch, so that it starts within a second.
-`Actor` computes what a `Stack` does, one policy at a time, with the same bits.
 """
 
 import math
@@ -15,49 +14,10 @@ import numpy as np
 
 from hardstep._text import to_sentence
 from hardstep.errors import ObjectiveError
-from hardstep.rl.spaces import Array, Space
+from hardstep.rl.spaces import Array
+from hardstep.rl.stacks import Stack
 
-LEVELS = 127.0  # as in `policies`, which imports torch
-SMALLEST = 1e-8
 Pair = tuple[int, int]  # the number of a policy, and a seed
-
-
-def _to_int8(hidden: Array) -> Array:
-    scale = np.maximum(np.abs(hidden).max(), SMALLEST) / LEVELS
-    rounded: Array = np.round(hidden / scale) * scale
-    return rounded
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda hidden: np.maximum(hidden, 0.0),
-    "tanh": np.tanh,
-    "int8": _to_int8,
-    "binary": lambda hidden: np.where(hidden >= 0, 1.0, -1.0),
-}
-
-
-class Actor(NamedTuple):
-    """The arrays of a `Stack`."""
-
-    layers: tuple[tuple[Array, Array], ...]
-    activation: str
-    mean: Array
-    scale: Array
-    space: Space
-
-    def take(self, start: int, stop: int) -> "Actor":
-        """Some of the policies."""
-        layers = tuple((weights[start:stop], bias[start:stop]) for weights, bias in self.layers)
-        return self._replace(layers=layers)
-
-    def act(self, policy: int, observation: Array) -> Array:
-        """The action of a policy for an observation (O,)."""
-        values = (observation - self.mean) * self.scale
-        for number, (weights, bias) in enumerate(self.layers):
-            if number:
-                values = ACTIVATIONS[self.activation](values)
-            values = weights[policy] @ values + bias[policy]
-        return self.space.choose(values)
 
 
 class Outcome(NamedTuple):
@@ -74,12 +34,12 @@ class Outcome(NamedTuple):
 class _Episode:
     """An episode under way."""
 
-    def __init__(self, name: str, actor: Actor, pair: Pair, statistics: bool) -> None:
-        self.name, self.actor, self.statistics = name, actor, statistics
+    def __init__(self, name: str, policies: Stack, pair: Pair, statistics: bool) -> None:
+        self.name, self.policies, self.statistics = name, policies, statistics
         self.policy, self.seed = pair
         self.total, self.length = 0.0, 0
         self.terminated = self.done = False
-        self.sums, self.squares = np.zeros_like(actor.mean), np.zeros_like(actor.mean)
+        self.sums, self.squares = np.zeros_like(policies.mean), np.zeros_like(policies.mean)
         self.trouble: str | None = None
 
     def act(self, observation: Any) -> Array | None:
@@ -91,7 +51,7 @@ class _Episode:
         if self.statistics:
             self.sums += seen
             self.squares += seen**2
-        action = self.actor.act(self.policy, seen)
+        action = self.policies.act_alone(self.policy, seen)
         if action.dtype.kind == "f" and np.isnan(action).any():
             self._stop("the policy's action")
             return None
@@ -136,7 +96,7 @@ class Player:
         space = self.environment.single_action_space if self.num else self.environment.action_space
         self._encode = choose_encoder(space)
 
-    def play(self, actor: Actor, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
+    def play(self, policies: Stack, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
         """An episode for every pair.
 
         Raises:
@@ -146,10 +106,10 @@ class Player:
         parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         play = self._play_together if self.num else self._play_one
         with silence():
-            return [outcome for part in parts for outcome in play(actor, part, statistics)]
+            return [outcome for part in parts for outcome in play(policies, part, statistics)]
 
-    def _play_one(self, actor: Actor, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
-        episode = _Episode(self.name, actor, pairs[0], statistics)
+    def _play_one(self, policies: Stack, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
+        episode = _Episode(self.name, policies, pairs[0], statistics)
         with self._name_errors([episode]):
             observation, _ = self.environment.reset(seed=episode.seed)
             while not episode.done:
@@ -163,10 +123,10 @@ class Player:
         return [episode.end()]
 
     def _play_together(
-        self, actor: Actor, pairs: Sequence[Pair], statistics: bool
+        self, policies: Stack, pairs: Sequence[Pair], statistics: bool
     ) -> list[Outcome]:
         filled = [*pairs, *[pairs[-1]] * (self.num - len(pairs))]
-        episodes = [_Episode(self.name, actor, pair, statistics) for pair in filled]
+        episodes = [_Episode(self.name, policies, pair, statistics) for pair in filled]
         asked = episodes[: len(pairs)]
         with self._name_errors(asked):
             observations, _ = self.environment.reset(seed=[one.seed for one in episodes])

@@ -1,6 +1,6 @@
 """Worker processes that play a gymnasium environment.
 
-    parent → worker   an environment, then again and again (actor, pairs, statistics)
+    parent → worker   an environment, then again and again (policies, pairs, statistics)
     worker → parent   the list of outcomes, or the error
 
 Workers are plain subprocesses: `multiprocessing` would run the user's script once more in each of
@@ -22,7 +22,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
 from hardstep.errors import ConfigError, HardstepError, ObjectiveError
-from hardstep.rl.gym_play import Actor, Outcome, Pair, Player, quote, silence
+from hardstep.rl.gym_play import Outcome, Pair, Player, quote, silence
+from hardstep.rl.stacks import Stack
 
 SHARE = 8  # messages that a worker gets per call, about: the last ones even out the load
 PATIENCE = 2.0  # seconds that a worker may take to end
@@ -82,19 +83,19 @@ class Crew:
         """The process IDs."""
         return [process.pid for _, process in self._workers]
 
-    def play(self, actor: Actor, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
+    def play(self, policies: Stack, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
         """An episode for every pair, in the order of the pairs.
 
         Raises:
             HardstepError: An environment failed or a worker died; all workers have ended then.
         """
         try:
-            return self._play(actor, pairs, statistics)
+            return self._play(policies, pairs, statistics)
         except BaseException:  # Ctrl-C, too
             self.close()
             raise
 
-    def _play(self, actor: Actor, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
+    def _play(self, policies: Stack, pairs: Sequence[Pair], statistics: bool) -> list[Outcome]:
         size = max(1, -(-len(pairs) // (SHARE * len(self._workers))))
         starts = iter(range(0, len(pairs), size))
         processes = dict(self._workers)
@@ -105,7 +106,7 @@ class Crew:
             start = next(starts, None)
             if start is not None:
                 with _name_death(self._name, processes[connection]):
-                    connection.send((*_cut(actor, pairs[start : start + size]), statistics))
+                    connection.send((*_cut(policies, pairs[start : start + size]), statistics))
                 under_way[connection] = start
 
         for connection in processes:
@@ -145,10 +146,10 @@ def _name_death(name: str, process: subprocess.Popen[bytes]) -> Iterator[None]:
         ) from error
 
 
-def _cut(actor: Actor, pairs: Sequence[Pair]) -> tuple[Actor, list[Pair]]:
+def _cut(policies: Stack, pairs: Sequence[Pair]) -> tuple[Stack, list[Pair]]:
     """The policies of these pairs only; pairs are in the order of policies."""
     first, last = pairs[0][0], pairs[-1][0]
-    return actor.take(first, last + 1), [(policy - first, seed) for policy, seed in pairs]
+    return policies.take(first, last + 1), [(policy - first, seed) for policy, seed in pairs]
 
 
 def _start() -> tuple[Connection, subprocess.Popen[bytes]]:

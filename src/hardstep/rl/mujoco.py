@@ -24,8 +24,8 @@ from hardstep.errors import ConfigError, HardstepWarning, warn
 from hardstep.rl.environments import Environment, Episodes
 from hardstep.rl.gym import EXTRA, Gym, check_play
 from hardstep.rl.gym_play import make, quote, silence
-from hardstep.rl.policies import Stack
 from hardstep.rl.spaces import Array, Continuous, Space
+from hardstep.rl.stacks import Stack
 
 SLOTS = 256  # simulations side by side
 INFINITE = math.inf

@@ -1,15 +1,11 @@
 """Small policies: observation → hidden units → outputs, of which the action space chooses.
 
-    hidden      relu, tanh; int8: round(h/s)·s with s = max|h|/127 over the units; binary: sign
-    weights     float; int8, binary or ternary values, read from float parameters
-    hidden = 0  a linear policy
-
-Arithmetic is in float64, whatever the parameters are, so that many policies computed together act
-as one does alone. `Stack` is N policies as arrays; environments play them.
+hidden      relu, tanh, int8 or binary (see `stacks`)
+weights     float; int8, binary or ternary values, read from float parameters
+hidden = 0  a linear policy
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -19,56 +15,14 @@ from hardstep._checks import check_count, check_name
 from hardstep.nn import Binary, Quantize, Ternary, TransformedLinear, WeightTransform
 from hardstep.nn.quantized import Identity
 from hardstep.rl.spaces import Array, Space
+from hardstep.rl.stacks import ACTIVATIONS, LEVELS, SMALLEST, Stack
 
-LEVELS = 127.0  # of an INT8 activation, on either side of zero
-SMALLEST = 1e-8  # a scale of nothing but zeros would divide by zero
 WEIGHTS: dict[str, WeightTransform] = {
     "float": Identity(),
     "int8": Quantize(scale=2.0 / LEVELS),  # weights of a policy are of order one
     "binary": Binary(),
     "ternary": Ternary(),
 }
-
-
-def _to_int8(hidden: Array) -> Array:
-    scale = np.maximum(np.abs(hidden).max(axis=-1, keepdims=True), SMALLEST) / LEVELS
-    rounded: Array = np.round(hidden / scale) * scale
-    return rounded
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda hidden: np.maximum(hidden, 0.0),
-    "tanh": np.tanh,
-    "int8": _to_int8,
-    "binary": lambda hidden: np.where(hidden >= 0, 1.0, -1.0),
-}
-
-
-@dataclass(frozen=True)
-class Stack:
-    """N policies of one shape, with the weights they compute with."""
-
-    layers: tuple[tuple[Array, Array], ...]  # weights (N, out, in) and bias (N, out), in float64
-    activation: str
-    mean: Array  # (O,) taken from an observation,
-    scale: Array  # (O,) and what the rest is multiplied by
-    space: Space
-
-    def __len__(self) -> int:
-        return len(self.layers[0][0])
-
-    def outputs(self, policies: Array, observations: Array) -> Array:
-        """The outputs (B, outputs) of these policies (B,), each for its observation (B, O)."""
-        values = (np.asarray(observations, dtype=np.float64) - self.mean) * self.scale
-        for number, (weights, bias) in enumerate(self.layers):
-            if number:
-                values = ACTIVATIONS[self.activation](values)
-            values = np.matmul(weights[policies], values[:, :, None])[:, :, 0] + bias[policies]
-        return values
-
-    def act(self, policies: Array, observations: Array) -> Array:
-        """The actions of these policies (B,), each for its observation (B, O)."""
-        return self.space.choose(self.outputs(policies, observations))
 
 
 class Policy(nn.Module):

@@ -71,12 +71,12 @@ def _open(name: str) -> Environment:
 # A thousand steps from nearly one start: a second episode would tell little.
 _CONTROL = partial(_Played, hidden=0, episodes=1)
 _ENVIRONMENTS = {
-    "cartpole": _Played(partial(Classic, "CartPole-v1"), "balance a pole on a cart", 300, 500.0),
-    "acrobot": _Played(partial(Classic, "Acrobot-v1"), "swing a two-link arm up", 450),
-    "mountaincar": _Played(partial(Classic, "MountainCar-v0"), "drive out of a valley", 150),
-    "pendulum": _Played(partial(Classic, "Pendulum-v1"), "swing a pendulum up", 300),
-    "swimmer": _CONTROL(partial(_open, "Swimmer-v5"), "make a three-link swimmer swim", 115),
-    "hopper": _CONTROL(partial(_open, "Hopper-v5"), "make a one-legged robot hop", 400),
+    "cartpole": _Played(partial(Classic, "CartPole-v1"), "balance a pole on a cart", 600, 500.0),
+    "acrobot": _Played(partial(Classic, "Acrobot-v1"), "swing a two-link arm up", 800),
+    "mountaincar": _Played(partial(Classic, "MountainCar-v0"), "drive out of a valley", 300),
+    "pendulum": _Played(partial(Classic, "Pendulum-v1"), "swing a pendulum up", 600),
+    "swimmer": _CONTROL(partial(_open, "Swimmer-v5"), "make a three-link swimmer swim", 220),
+    "hopper": _CONTROL(partial(_open, "Hopper-v5"), "make a one-legged robot hop", 800),
 }
 STEMS = tuple(_ENVIRONMENTS)
 NAMES = tuple(
@@ -114,7 +114,7 @@ def find_policy(name: str) -> Task:
         identifier, _, precision = name.removeprefix("gym:").partition(":")
         precision = precision or "float"
         check_name(precision, PRECISIONS, "precision")
-        played = _Played(partial(_open, identifier), identifier, 200)
+        played = _Played(partial(_open, identifier), identifier, 400)
     else:
         stem, _, precision = name.partition("-")
         precision, played = precision or "float", _ENVIRONMENTS[stem]

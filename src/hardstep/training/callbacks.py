@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from hardstep._checks import check_count
-from hardstep._durations import format_duration
+from hardstep._durations import format_count, format_duration
 from hardstep._files import explain_failed_write, free_beside, write_text
 from hardstep._seals import seal_json
 from hardstep._text import printable
@@ -341,7 +341,7 @@ class ProgressBar(Callback):
             per_second = (run.interactions - self._interactions) / spent
             numbers = (
                 f"return {-report.loss:.4g}  valid {self._validation}  "
-                f"{run.interactions:,} interactions  {per_second:,.0f}/s  {path}"
+                f"{format_count(run.interactions)} interactions  {format_count(per_second)}/s"
             )
         self.line.show(run.step, run.total_steps, numbers)
 

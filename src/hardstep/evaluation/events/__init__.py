@@ -13,6 +13,8 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     linear         lists of single weights
     batches        normalization by the statistics of a batch
     moves          numbers that go elsewhere, another layout
+    shares         softmax of an example's numbers
+    zeros          sums whose terms all vanish
     maps         targets of convolutions and windows, as lists
     groups       element-wise operations between two of these, as one stage
     stages       the stages that are the same for every network

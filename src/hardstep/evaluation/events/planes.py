@@ -5,6 +5,7 @@ back each time. With many events it is faster to visit every target once and to 
 changed or not: the sums of a few targets stay in registers, and they share the weights.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,7 @@ class Plane:
     pixels: int  # of the target
     taps: int
     vectors: int  # of a target's pixel, and of a tap's weights
+    spaced: bool  # whether each tap's place is as far from the first's for all targets
 
     @property
     def together(self) -> int:
@@ -57,7 +59,21 @@ def find_plane(layout: Layout, taps: Taps, sizes: tuple[int, int, int], lanes: i
     if rest or length % lanes or not inside or not torch.equal(own, own[:1].expand_as(own)):
         return None
     limit = find_limit(len(taps.source) / places.shape[1], *sizes)
-    return Plane(limit, length // lanes, *sizes)
+    read = _find_places(layout, taps, sizes[:2], length)
+    spaced = bool((read < length).all()) and torch.equal(read - read[:, :1], _space(read))
+    return Plane(limit, length // lanes, *sizes, spaced)
+
+
+def _find_places(layout: Layout, taps: Taps, sizes: tuple[int, int], border: int) -> Tensor:
+    """The place that each tap reads for each target, (pixels, taps); `border` where it is none."""
+    found = torch.full(sizes, border)
+    found[taps.target, taps.tap] = layout.places[0].flatten()[taps.source]
+    return found
+
+
+def _space(read: Tensor) -> Tensor:
+    """How far each tap of the first target is from its first, for all targets."""
+    return (read[:1] - read[0, 0]).expand_as(read)
 
 
 def find_limit(reached: float, pixels: int, taps: int, vectors: int) -> int:
@@ -76,10 +92,12 @@ def find_limit(reached: float, pixels: int, taps: int, vectors: int) -> int:
 def list_sources(plane: Plane, layout: Layout, taps: Taps, lanes: int) -> Tensor:
     """The place that each tap reads for each target, in the order in which a kernel asks.
 
-    A tap that reads the border has the place behind the channel.
+    A tap that reads the border has the place behind the channel. Where taps are spaced alike, the
+    first one's place for each target, and then how far the others are from it.
     """
-    found = torch.full((plane.pixels, plane.taps), plane.plane * lanes)
-    found[taps.target, taps.tap] = layout.places[0].flatten()[taps.source]
+    found = _find_places(layout, taps, (plane.pixels, plane.taps), plane.plane * lanes)
+    if plane.spaced:
+        return torch.cat([found[:, 0], _space(found)[0]])
     whole = plane.pixels // plane.together * plane.together
     blocks = found[:whole].reshape(-1, plane.together, plane.taps).transpose(1, 2)
     return torch.cat([blocks.flatten(), found[whole:].flatten()])
@@ -134,8 +152,7 @@ def add_plane(
     line, at = w.vector_at(kind, weights, row), w.zero()
     for size in dict.fromkeys((plane.together, 1)):
         with w.advance(at, str(plane.pixels), size) as pixel:
-            own = w.offset(Kind.I32, sources, w.let(f"mul i64 {pixel}, {plane.taps}"))
-            _add_taps(w, target, plane, (line, own, changes), pixel, size)
+            _add_taps(w, target, plane, (line, sources, changes), pixel, size)
     w.count_work(str(plane.pixels * plane.taps * plane.vectors))
 
 
@@ -149,11 +166,13 @@ def _add_taps(
         w: Of the stage.
         target: Whose pixels they are.
         plane: Sizes.
-        tables: The channel's weights, the pixels' sources, the changes.
+        tables: The channel's weights, what `list_sources` returns, the changes.
         first: Pixel.
         size: How many.
     """
     kind, (line, sources, changes) = target.kind, tables
+    read = _read_spaced if plane.spaced else _read_listed
+    read_changes = read(w, plane, sources, changes, first, size, kind)
     start = w.let(f"mul i64 {first}, {plane.vectors}")
     places = [w.let(f"add i64 {start}, {n}") for n in range(size * plane.vectors)]
     sums = [w.variable(kind) for _ in places]
@@ -162,9 +181,7 @@ def _add_taps(
     with w.loop("0", str(plane.taps)) as tap:
         row = w.vector_at(kind, line, w.let(f"mul i64 {tap}, {plane.vectors}"))
         weights = [w.load_vector(kind, row, str(v)) for v in range(plane.vectors)]
-        own = w.offset(Kind.I32, sources, w.let(f"mul i64 {tap}, {size}"))
-        for n in range(size):
-            change = w.read(kind.element, changes, w.read_index(own, str(n)))
+        for n, change in enumerate(read_changes(tap)):
             factor = w.splat(change, kind)
             for v, weight in enumerate(weights):
                 total = sums[n * plane.vectors + v]
@@ -172,3 +189,34 @@ def _add_taps(
     for place, total in zip(places, sums, strict=True):
         w.store_vector(kind, w.load(kind, total, 64), target.new, place)
         w.touch(target, place)
+
+
+ReadChanges = Callable[[Value], list[Value]]  # those that a tap reads for each of some pixels
+
+
+def _read_listed(
+    w: Writer, plane: Plane, sources: Value, changes: Value, first: Value, size: int, kind: Kind
+) -> ReadChanges:
+    """Places are looked up one by one."""
+    lists = w.offset(Kind.I32, sources, w.let(f"mul i64 {first}, {plane.taps}"))
+
+    def read(tap: Value) -> list[Value]:
+        own = w.offset(Kind.I32, lists, w.let(f"mul i64 {tap}, {size}"))
+        places = [w.read_index(own, str(n)) for n in range(size)]
+        return [w.read(kind.element, changes, place) for place in places]
+
+    return read
+
+
+def _read_spaced(
+    w: Writer, plane: Plane, sources: Value, changes: Value, first: Value, size: int, kind: Kind
+) -> ReadChanges:
+    """A look-up for each pixel, and one for each tap."""
+    pixels = [w.let(f"add i64 {first}, {n}") for n in range(size)]
+    starts = [w.offset(kind, changes, w.read_index(sources, pixel)) for pixel in pixels]
+
+    def read(tap: Value) -> list[Value]:
+        place = w.read_index(sources, w.let(f"add i64 {tap}, {plane.pixels}"))
+        return [w.read(kind.element, start, place) for start in starts]
+
+    return read

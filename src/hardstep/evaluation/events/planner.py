@@ -86,7 +86,7 @@ class KnowsEvents(KnowsColumns, Protocol):
 
     @property
     def sides(self) -> "Sides | None":
-        """The sides of a maximum's windows that stand side by side, or nothing."""
+        """The sides of windows that stand side by side, or nothing."""
 
 
 class Planner:

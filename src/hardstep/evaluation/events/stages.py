@@ -83,33 +83,42 @@ def each_target(
         yield number, at
 
 
-def write_pool(w: Writer, kind: Kind, targets_each: int, members_each: int) -> None:
-    """The largest of several vectors, where one of them was touched.
+def write_pool(w: Writer, kind: Kind, each: tuple[int, int], divisions: int) -> None:
+    """The largest of several vectors, or their mean, where one of them was touched.
 
     Args:
         w: Of the stage.
         kind: Of the numbers.
-        targets_each: How many targets every vector has; 0 if it differs.
-        members_each: How many members every target has; 0 if it differs.
+        each: How many targets every vector has, and how many members every target; 0 if it differs.
+        divisions: By how many numbers a sum is divided one after the other; 0 for maxima.
     """
     source, target = w.slot(kind), w.slot(kind)
     starts, targets, member_starts, members = (w.pointer() for _ in range(4))
     mark, work, count = w.room(), w.room(), w.zero()
+    sizes = [w.pointer() for _ in range(divisions)]
     with (
         w.each_touched(source) as vector,
-        w.loop(*_bounds_of(w, starts, vector, targets_each)) as number,
+        w.loop(*_bounds_of(w, starts, vector, each[0])) as number,
     ):
         list_once(w, mark, work, count, w.read_index(targets, number))
     with each_listed(w, mark, work, count) as out:
-        first, last = _bounds_of(w, member_starts, out, members_each)
+        first, last = _bounds_of(w, member_starts, out, each[1])
         w.count_work(w.let(f"sub i64 {last}, {first}"))
-        best = w.variable(kind)
-        w.store(kind, w.current(source, w.read_index(members, first)), best, 64)
+        found = w.variable(kind)
+        w.store(kind, w.current(source, w.read_index(members, first)), found, 64)
         with w.loop(w.let(f"add i64 {first}, 1"), last) as number:
             new = w.current(source, w.read_index(members, number))
-            old = w.load(kind, best, 64)
-            w.store(kind, emit_extreme(w, Fn.MAX, kind, new, old), best, 64)
-        w.keep_if_new(target, out, w.load(kind, best, 64))
+            old = w.load(kind, found, 64)
+            joined = (
+                w.binary("fadd", kind, old, new)
+                if divisions
+                else emit_extreme(w, Fn.MAX, kind, new, old)
+            )
+            w.store(kind, joined, found, 64)
+        result = w.load(kind, found, 64)
+        for size in sizes:
+            result = w.binary("fdiv", kind, result, w.load_vector(kind, size, out))
+        w.keep_if_new(target, out, result)
 
 
 def _bounds_of(w: Writer, starts: Value, key: Value, each: int) -> tuple[Value, Value]:

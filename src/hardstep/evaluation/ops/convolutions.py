@@ -20,6 +20,7 @@ from hardstep.evaluation.events.planes import Plane, find_plane, list_sources
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Room, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.responses import convolve_in_groups
+from hardstep.evaluation.events.zeros import Sums, Terms, restore_zeros
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, slices_of
@@ -112,7 +113,23 @@ def _follow_events(planner: Planner, node: Node) -> None:
         _depthwise(planner, slot, layout, target, weight.index, taps)
     else:
         _scatter_filters(planner, slot, layout, target, weight.index, taps, groups, transposed)
+    bias = node.args[2].index if isinstance(node.args[2], Ref) else None
+    sums = Sums(source.index, node.outputs[0], weight.index, bias)
+    restore_zeros(planner, slot, target, sums, _list_terms(layout, target.layout, taps, groups))
     planner.put(node, target)
+
+
+def _list_terms(layout: Layout, named: Layout, taps: Taps, groups: int) -> Terms:
+    """The numbers that each pixel of a group's channels is a sum of."""
+    pixels = count(tuple(named.places.shape[1:]))
+
+    def number(channels: int, target: Tensor) -> Tensor:
+        group = torch.arange(channels) // (channels // groups)
+        return group[:, None] * pixels + target
+
+    places = layout.places.flatten(1)
+    own = number(len(named.places), torch.arange(pixels)).reshape(named.places.shape)
+    return Terms(places[:, taps.source].flatten(), number(len(places), taps.target).flatten(), own)
 
 
 def _rows_key(layout: Layout, planner: Planner) -> object:

@@ -41,7 +41,7 @@ class Operator:
     events: Follow | None = None  # stages that follow changed numbers
     events_entry: Follow | None = None  # how a changed parameter reaches the examples
     enters_events: bool = False  # `events` reads changed vectors of parameters
-    sides: Sides | None = None  # of the windows of a maximum
+    sides: Sides | None = None  # of windows, where they stand side by side
     of_pictures: bool = False  # blocks that meet it are what events are for
 
     # Facts.

@@ -14,6 +14,7 @@ from hardstep.evaluation.events.linear import as_index
 from hardstep.evaluation.events.linear_stages import write_product
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Fixed, Table, Word, slot_words
+from hardstep.evaluation.events.zeros import Sums, Terms, restore_zeros
 from hardstep.evaluation.fused.expressions import (
     Access,
     Expr,
@@ -226,7 +227,7 @@ def _shift(t: Translator, bias: int, out: int) -> None:
 
 def _follow_events(planner: Planner, node: Node) -> None:
     """Each event adds a row of W."""
-    left, right, _ = find_factors(node)
+    left, right, bias = find_factors(node)
     if set(node.inputs) & planner.values.keys() != {left} or any(
         scale != 1 for scale in node.kwargs.values()
     ):
@@ -248,6 +249,10 @@ def _follow_events(planner: Planner, node: Node) -> None:
     ]
     write = partial(write_product, kind=slot.kind, vectors=row // lanes)
     planner.stage("product", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    if bias is None or planner.base(bias).dim() == 1:
+        one = torch.zeros_like(layout.places)
+        terms = Terms(layout.places, one, torch.zeros_like(named.places))
+        restore_zeros(planner, slot, target, Sums(left, node.outputs[0], right, bias), terms)
     planner.put(node, target)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from hardstep.evaluation.events.shares import follow_softmax
 from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Reduction, Unfusable
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_part, wrap
 from hardstep.evaluation.fused.sums import read_along
@@ -70,6 +71,7 @@ def _build_safe_rows(b: Builder, node: Node) -> list[Expr]:
 
 
 def _softmax(name: str, finish: Finish) -> Operator:
+    follow = partial(follow_softmax, logarithm=finish is _subtract)
     return Operator(
         name,
         column=carry_beside,
@@ -78,12 +80,19 @@ def _softmax(name: str, finish: Finish) -> Operator:
         rows=partial(_build_rows, finish=finish),
         lanes=partial(_lower, finish=finish),
         stack=partial(_lower_stack, finish=finish),
+        events=follow,
     )
 
 
 OPERATORS = (
     _softmax("_softmax", _divide),
     _softmax("_log_softmax", _subtract),
-    # Of attention: rows that are masked altogether become zeros, which no fused kernel knows.
-    replace(_softmax("_safe_softmax", _divide), rows=_build_safe_rows, lanes=None, stack=None),
+    # Of attention: rows that are masked altogether become zeros, which only passes know.
+    replace(
+        _softmax("_safe_softmax", _divide),
+        rows=_build_safe_rows,
+        lanes=None,
+        stack=None,
+        events=None,
+    ),
 )

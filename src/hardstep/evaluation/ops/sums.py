@@ -9,6 +9,7 @@ from hardstep.evaluation.events.linear import scatter_events
 from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.planner import Planner, behind
 from hardstep.evaluation.events.program import Table
+from hardstep.evaluation.events.zeros import Sums, Terms, restore_zeros
 from hardstep.evaluation.fused.expressions import Expr, Fn, Kind, Reduction, Unfusable
 from hardstep.evaluation.fused.stacks import (
     add_parts,
@@ -181,6 +182,8 @@ def _follow(planner: Planner, node: Node, is_mean: bool) -> None:
         lambda _: torch.full((len(source),), factor, dtype=result.dtype),
     )
     scatter_events(planner, slot, target, source[order], place[order], weights)
+    terms = Terms(source, place, named.places)
+    restore_zeros(planner, slot, target, Sums(index, node.outputs[0]), terms)
     planner.put(node, target)
 
 
