@@ -31,7 +31,7 @@ def passes(monkeypatch):
 
     def count(read, made, *given):
         counted.append(made)
-        run(read, made, *given)
+        return run(read, made, *given)
 
     monkeypatch.setattr(gathering, "run_pass", count)
     return counted

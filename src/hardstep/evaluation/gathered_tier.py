@@ -14,7 +14,7 @@ from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier, Tiling, til
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import Unfusable
-from hardstep.evaluation.gathered import Gathering, Mixed, Plan, Scene
+from hardstep.evaluation.gathered import Gathering, Mixed, Passes, Plan, Scene
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
@@ -95,8 +95,10 @@ class Gathered(Tier):
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
         assert isinstance(step.scene, Scene)
-        tile = _find_tile(_gather(step, span, step.scene))
-        return TierReport(GATHERED, reason, tile, Cost())
+        gathering = _gather(step, span, step.scene)
+        passes = gathering.passes or Passes()
+        cost = Cost(passes.operations, passes.nbytes).per(max(1, passes.candidates))
+        return TierReport(GATHERED, reason, _find_tile(gathering), cost)
 
 
 def _find_tile(gathering: Gathering) -> int:
@@ -164,7 +166,7 @@ def _gather(step: Step, span: Span, scene: Scene) -> Gathering:
     walk = Walk(step.slice(span), REGISTRY)
     whole = sum(s.end - s.start for s in step.candidates.spans() if s.block == span.block)
     pays = step.base.device.type == "cpu" and walk.largest * whole >= COMPILED_BYTES
-    passes = step.memory.passes.setdefault(step.key(span), {}) if pays else None
+    passes = step.memory.passes.setdefault(step.key(span), Passes()) if pays else None
     return Gathering(walk, Plan(walk, scene, REGISTRY), step.lifts, passes)
 
 

@@ -15,8 +15,8 @@ plan        what the operations of a slice read and make
 gathering   a tile of candidates on its way to the loss
 """
 
-from hardstep.evaluation.gathered.gathering import Gathering, Passes
-from hardstep.evaluation.gathered.passes import Builder, RowRule
+from hardstep.evaluation.gathered.gathering import Gathering
+from hardstep.evaluation.gathered.passes import Builder, Passes, RowRule
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered.outer import Outer, pad
-from hardstep.evaluation.gathered.passes import Pass, build_pass, find_differing, run_pass
+from hardstep.evaluation.gathered.passes import Pass, Passes, build_pass, find_differing, run_pass
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
@@ -40,9 +40,6 @@ LARGE = 8  # times smaller values than the largest are joined for many candidate
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
 
-Passes = dict[object, Pass | None]  # by where they begin, and by what is changed there
-
-
 class Gathering:
     """How the examples of a tile pass through a slice."""
 
@@ -58,6 +55,8 @@ class Gathering:
     def losses(self, candidates: Candidates, tile: Span) -> Tensor:
         """The losses of a tile."""
         num = tile.end - tile.start
+        if self.passes is not None:
+            self.passes.candidates += num
         changes = start_changes(candidates, tile)
         sources = self.walk.record.sources
         env: dict[int, Change] = {sources[name]: change for name, change in changes.items()}
@@ -305,7 +304,7 @@ class Gathering:
                     i for node in taken for i in node.inputs if last_use[i] < number + made.num
                 }
                 spent = {i for i in ended if i not in kept and i not in self._behind}
-                run_pass(read, made, taken, parts, spent)
+                self._run_pass(read, made, taken, parts, spent)
             elif any(index in read.env for index in taken[0].inputs):
                 self._run_one(read, taken[0], parts)
             number += len(taken)
@@ -334,7 +333,7 @@ class Gathering:
         made = self._find_pass(read, [node], "alone", parts, {index})
         if made is None:
             return None
-        run_pass(read, made, [node], parts)
+        self._run_pass(read, made, [node], parts, ())
         found = read.read_whole(index)
         read.forget(index)
         return found
@@ -352,10 +351,23 @@ class Gathering:
             return None
         forms = tuple((i, _describe(value)) for i, value in sorted(read.env.items(), key=_first))
         key = (site, nodes[0].outputs[0], len(nodes), forms)
-        if key not in self.passes:
+        known = self.passes.known
+        if key not in known:
             needed = _Either(kept, self._behind)
-            self.passes[key] = build_pass(read, nodes, self.plan.operators, parts, needed)
-        return self.passes[key]
+            known[key] = build_pass(read, nodes, self.plan.operators, parts, needed)
+        return known[key]
+
+    def _run_pass(
+        self,
+        read: Reader,
+        made: Pass,
+        nodes: list[Node],
+        parts: Mapping[int, Part],
+        spent: Container[int],
+    ) -> None:
+        assert self.passes is not None
+        moved = run_pass(read, made, nodes, parts, spent)
+        self.passes.count(made, read.lead[0] * read.lead[1], moved)
 
     def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
         call = self.plan.call(node)
@@ -380,7 +392,9 @@ class Gathering:
         """Whether a part that was taken is the base's: units of queries leave keys as they are."""
         if read.pairs is not None or read.out is not None or isinstance(value, Outer):
             return False
-        return bool((value == self.lifts.of(index)).all())
+        base = self.lifts.of(index)
+        few = bool((value[:1, :1] == base[:1]).all())  # mostly says no already
+        return few and bool((value == base).all())
 
 
 class _Either:

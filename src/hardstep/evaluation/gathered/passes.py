@@ -7,7 +7,7 @@ there, and never written.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from hardstep.evaluation.fused.expressions import (
     Reduction,
     Unfusable,
 )
+from hardstep.evaluation.fused.schedule import reachable
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass
@@ -78,6 +79,22 @@ class Pass:
     written: Sequence[Written]
     num: int  # of nodes
     rows: int  # of an example
+    operations: int  # of an example
+
+
+@dataclass
+class Passes:
+    """The passes of a block, by where they begin and what is changed there, and what they took."""
+
+    known: dict[object, Pass | None] = field(default_factory=dict)
+    candidates: int = 0
+    operations: float = 0.0
+    nbytes: float = 0.0
+
+    def count(self, made: Pass, examples: int, nbytes: int) -> None:
+        """A pass over examples has run."""
+        self.operations += made.operations * examples
+        self.nbytes += nbytes
 
 
 class Builder:
@@ -227,7 +244,10 @@ class Builder:
             text = write_pass(self.size, self.kinds, outputs)
         except Unfusable:
             return None
-        return Pass(text, tuple(self.tables), tuple(written), self.number, self.rows)
+        computed = reachable([one.expr for one in outputs])
+        operations = self.rows * sum(x.domain or 1 for x in computed if not x.is_leaf)
+        given = tuple(self.tables), tuple(written), self.number, self.rows
+        return Pass(text, *given, operations)
 
 
 def build_pass(
@@ -287,8 +307,8 @@ def run_pass(
     nodes: Sequence[Node],
     parts: Mapping[int, Part],
     spent: Container[int] = (),
-) -> None:
-    """Compute what is needed of the results of the nodes of a pass.
+) -> int:
+    """Compute what is needed of the results of the nodes of a pass; returns the bytes moved.
 
     Args:
         read: Values, to which results are added.
@@ -321,6 +341,7 @@ def run_pass(
     for one, result, cut in results:
         read.put(one.index, result, cut)
         read.fresh.add(one.index)
+    return sum(table.nbytes for table in given)
 
 
 def _find_place(

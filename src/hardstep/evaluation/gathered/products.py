@@ -129,12 +129,19 @@ def _call_rows(node: Node, scene: Scene, left: int, right: int) -> Call:
         flat = torch.bmm(front.reshape(len(front), -1, front.shape[-1]), matrix)
         return (flat.reshape(*front.shape[:-1], -1).movedim(0, 2),)
 
+    def carry(read: Reader) -> Outer | None:
+        outer = read.outer(left)
+        if outer is None or not alike or not outer.is_recorded or read.is_changed(right):
+            return None
+        base = read.base_result(node.outputs[0])
+        return outer.multiply(base, read.scene.base(right)[0], None, ())
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last or (dim == 0 and not alike):
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track)
+    return Call([place], run, track, carry=carry)
 
 
 def call_batch_product(node: Node, scene: Scene) -> Call:

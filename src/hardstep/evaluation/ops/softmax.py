@@ -1,5 +1,6 @@
 """Softmax and its logarithm."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -60,6 +61,15 @@ def _build_rows(b: Builder, node: Node, finish: Finish) -> list[Expr]:
     return [_build(b.graph, b.operand(index, index), finish)]
 
 
+def _build_safe_rows(b: Builder, node: Node) -> list[Expr]:
+    """Rows that are masked altogether become zeros."""
+    (result,) = _build_rows(b, node, _divide)
+    g, index = b.graph, node.inputs[0]
+    best = g.reduce(Reduction.MAX, b.operand(index, index))
+    masked = g.apply(Fn.EQ, best, g.constant(-math.inf, best.kind))
+    return [g.select(masked, g.constant(0.0, result.kind), result)]
+
+
 def _softmax(name: str, finish: Finish) -> Operator:
     follow = partial(follow_softmax, logarithm=finish is _subtract)
     return Operator(
@@ -77,6 +87,12 @@ def _softmax(name: str, finish: Finish) -> Operator:
 OPERATORS = (
     _softmax("_softmax", _divide),
     _softmax("_log_softmax", _subtract),
-    # Of attention: rows that are masked altogether become zeros, which no kernel knows.
-    replace(_softmax("_safe_softmax", _divide), rows=None, lanes=None, stack=None, events=None),
+    # Of attention: rows that are masked altogether become zeros, which only passes know.
+    replace(
+        _softmax("_safe_softmax", _divide),
+        rows=_build_safe_rows,
+        lanes=None,
+        stack=None,
+        events=None,
+    ),
 )
