@@ -133,9 +133,9 @@ def pool(name, draw):
 
 
 def list_workers(engine):
-    """Processes that have answered and are alive."""
-    pids = [int(name.rpartition(":")[2]) for name in list(engine.counts.names)]
-    return [pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]
+    """Own processes that have answered; numbers are used again, so others may have theirs."""
+    pids = {int(name.rpartition(":")[2]) for name in list(engine.counts.names)}
+    return [child.pid for child in psutil.Process().children(recursive=True) if child.pid in pids]
 
 
 def ray(name, draw, _engines=[]):  # noqa: B006  # one Ray for all runs

@@ -82,7 +82,7 @@ def test_explain_says_that_a_quorum_is_inexact():
     model, x = build(Spiking, 0), torch.randn(20, 6)
     opt = PolyStep(model, evaluator=Futures(Staged(2), 2, patience=HASTY), seed=1)
     said = " ".join(str(opt.explain(x, torch.zeros(20).long(), F.cross_entropy)).split())
-    assert "inexact: a step goes on with 70% of its losses when the others are late" in said
+    assert "inexact: a step continues with 70% of its losses when the others are late" in said
 
 
 def test_closing_a_pool_ends_a_process_that_is_stopped(monkeypatch):

@@ -157,7 +157,7 @@ class Explanation:
             return ()
         taken = self.seconds / self.workers / self.efficiency
         inexact = (
-            f"inexact: a step goes on with {self.quorum:.0%} of its losses when the others are "
+            f"inexact: a step continues with {self.quorum:.0%} of its losses when the others are "
             "late, and particles without theirs do not move",
         )
         return (
