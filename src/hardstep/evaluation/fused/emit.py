@@ -36,6 +36,7 @@ from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, 
 from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
 
+CACHE_BYTES = 256 << 10  # of old values that stay near while a candidate is evaluated
 COPIES = 8  # of a function; loops over time call one at every step
 
 
@@ -51,6 +52,7 @@ class KernelWriter:
             listed: self.v.variable(Kind.I64, scalar=True)
             for listed in dict.fromkeys(self.schedule.changes.values())
         }
+        self.prefetches = self.schedule.count_old_bytes() > CACHE_BYTES
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
         self.calls: Counter[str] = Counter()  # of these functions
@@ -191,6 +193,8 @@ candidate_end:
             elif isinstance(expr, Product):
                 if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
                     self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
+                if self.prefetches:
+                    self._prefetch(expr, loop.domain, j)
             else:
                 value = self._evaluate(expr, loop, local, j)
                 if id(expr) in self.schedule.places:
@@ -315,6 +319,15 @@ candidate_end:
         v.line(f"store i64 {j}, ptr {v.offset(Kind.I64, place, n)}")
         more = v.let(f"zext i1 {some} to i64")
         v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
+
+    def _prefetch(self, expr: Product, domain: int, j: Value) -> None:
+        """Ask for the old values of a product, a few with every change that is listed for it."""
+        v = self.v
+        v.intrinsics.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for first in range(0, expr.domain or 1, domain):
+            line = v.let(f"mul i64 {v.let(f'add i64 {j}, {first}')}, %stride")
+            place = v.offset(expr.kind, f"%p{expr.base}", v.let(f"add i64 {line}, %r"))
+            v.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
     def _multiply(self, expr: Product) -> None:
         """A product, unless nothing looks at it in these examples."""

@@ -170,6 +170,10 @@ class Schedule:
             else:
                 self.places[id(room.holds)] = place
 
+    def count_old_bytes(self) -> int:
+        """Bytes of old values that products update, for one vector of examples."""
+        return sum(self._measure(expr) for expr in self.needed if isinstance(expr, Product))
+
     def reserve(self, size: int) -> int:
         """An offset in scratch memory with that many bytes of room."""
         place = self.scratch
