@@ -72,6 +72,7 @@ class Schedule:
             self._place(expr)
         self._find_room()
         self.num_stages = 1 + max(expr.stage for expr in self.needed)
+        self.num_loops = sum(map(len, self.loops.values())) + len(self.private)
 
     def _find_private(self) -> None:
         """What only a guarded product needs is computed under its guard."""
