@@ -43,6 +43,8 @@ def test_what_a_page_shows_is_compared_with_what_is_printed():
     assert docs.is_alike("loss 2.12 after 3,168\n", "loss 2.2 after 3,168\n")
     assert not docs.is_alike("loss 2.12 after 3,168\n", "loss 2.12 after 4,000\n")
     assert not docs.is_alike("loss 2.12", "error 2.12")
+    assert docs.is_alike("probes 90   0.38 ms\n", "probes 90  12 s\n")
+    assert not docs.is_alike("probes 90  12 s", "probes 80  12 s")
     assert sum(bool(b.shown) for p in docs.USER_PAGES for b in docs.blocks(p)) >= 4
 
 

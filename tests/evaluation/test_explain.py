@@ -15,6 +15,7 @@ from hardstep import PolyStep
 from hardstep._durations import format_duration
 from hardstep.errors import ConfigError
 from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
+from hardstep.evaluation.explain import OperationCounter
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.trace.record import record
 from hardstep.geometry import Orthoplex
@@ -239,6 +240,14 @@ def test_a_forward_pass_is_counted_as_one_counts_on_paper():
     second = CLASSES + BATCH * HIDDEN + HIDDEN * CLASSES + BATCH * CLASSES
     scores = 2 * BATCH * CLASSES + BATCH * CLASSES + 2  # and the loss with its total weight
     assert forward.nbytes == 4 * (first + 2 * BATCH * HIDDEN + second + scores) + 8 * BATCH
+
+
+def test_the_products_of_a_recurrent_layer_count_whatever_library_runs_it():
+    layer = nn.LSTM(8, 16, batch_first=True)
+    with torch.no_grad(), OperationCounter() as counter:
+        layer(torch.zeros(6, 5, 8))
+    products = 2 * 6 * 5 * (8 + 16) * 64
+    assert products <= counter.cost.operations < 1.5 * products
 
 
 def operations_of(explanation):

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
-from hardstep.evaluation.fused import plan
+from hardstep.evaluation.fused import emit, plan
 from hardstep.evaluation.trace.overlap import are_apart
 from hardstep.evaluation.trace.recurrence import CELLS, unroll
 from hardstep.nn import build
@@ -183,6 +183,30 @@ def test_losses_are_the_same_bits_at_any_budget_and_number_of_threads():
 
     assert torch.equal(losses(1 << 30, 1), losses(1 << 30, 2))
     assert torch.equal(losses(1 << 30, 1), losses(1 << 16, 1))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "joined"])
+def test_loops_that_are_functions_give_the_same_bits(name, monkeypatch):
+    problem = problem_of(name, torch.float32, steps=3)
+    candidates = candidates_for(problem.model, RowWise(2), dim=3, scale=0.7)
+    inline = ModelObjective(problem, Incremental()).losses(candidates)
+    monkeypatch.setattr(emit, "COPIES", 0)
+    monkeypatch.setattr(emit, "MANY_LOOPS", 0)
+    monkeypatch.setattr(emit, "CACHE_BYTES", 0)
+    outlined = Incremental()
+    assert torch.equal(ModelObjective(problem, outlined).losses(candidates), inline)
+    assert set(outlined.notes.values()) == {"fused"}
+
+
+@pytest.mark.slow
+def test_hundreds_of_time_steps_are_fused_and_exact():
+    model = build(lambda: classifier(lambda: nn.LSTM(1, 2, batch_first=True), last, 2), 0).double()
+    for name, parameter in model.layer.named_parameters():
+        parameter.requires_grad_("hh" in name)  # one kernel is enough
+    inputs = torch.randn(2, 290, 1, generator=torch.Generator().manual_seed(0)).double()
+    problem = Problem(model, inputs, torch.tensor([0, 2]), F.cross_entropy)
+    evaluator, _ = check_losses(problem, "lstm", RowWise(1), torch.float64)
+    assert set(evaluator.notes.values()) == {"fused"}
 
 
 # -- what is not followed --------------------------------------------------------------------

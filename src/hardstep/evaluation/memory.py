@@ -112,9 +112,19 @@ def find_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     ]
 
 
+def _count_recurrent(inputs: Tensor, *weights: Any, **_: Any) -> int:
+    """Of a layer (time, examples, inputs): every time step of every example meets two matrices."""
+    matrices = weights[:2]
+    return 2 * inputs.shape[0] * inputs.shape[1] * sum(weight.numel() for weight in matrices)
+
+
+FORMULAS = {torch.ops.aten.mkldnn_rnn_layer: _count_recurrent}  # that torch's own table lacks
+
+
 def count_operations(func: Any, args: Any, kwargs: Any, result: Any) -> int:
     """Those behind a result: of products two per multiply-add, of others one per number."""
-    formula = flop_registry.get(func.overloadpacket)
+    packet = func.overloadpacket
+    formula = flop_registry.get(packet) or FORMULAS.get(packet)
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=result))
     made = result if isinstance(result, tuple | list) else (result,)

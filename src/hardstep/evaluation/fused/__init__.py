@@ -11,6 +11,7 @@ The stages in their order, and the files that hold them:
     plan                   whether a block of parameters can be fused, and how its change enters
     schedule               which expression is computed in which loop, and where it need not be
     emit                   the kernel as LLVM assembly: loops over examples and candidates
+    outline                ... what stands in many places, as functions
     emit_expressions       ... the instructions of one expression
     emit_products          ... matrix products
     emit_functions         ... exp, log, tanh

@@ -10,8 +10,9 @@ In the text, `%rows` is the number of examples.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_extreme, emit_leaf
 from hardstep.evaluation.fused.emit_products import define_product
@@ -24,6 +25,7 @@ from hardstep.evaluation.fused.expressions import (
     Fn,
     Kind,
     Leaf,
+    Linear,
     Lookup,
     Pick,
     Product,
@@ -32,11 +34,14 @@ from hardstep.evaluation.fused.expressions import (
     Reduced,
     Reduction,
 )
+from hardstep.evaluation.fused.outline import Outlined, outline_loop, outline_value
 from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, reachable
 from hardstep.evaluation.fused.tables import Units
 from hardstep.evaluation.fused.translate import Program
 
+CACHE_BYTES = 256 << 10  # of old values that stay near while a candidate is evaluated
 COPIES = 8  # of a function; loops over time call one at every step
+MANY_LOOPS = 128  # beyond that, compiling what calls them well takes longer than it saves
 
 
 class KernelWriter:
@@ -51,9 +56,17 @@ class KernelWriter:
             listed: self.v.variable(Kind.I64, scalar=True)
             for listed in dict.fromkeys(self.schedule.changes.values())
         }
+        self.prefetches = self.schedule.count_old_bytes() > CACHE_BYTES
         self.names: dict[int, Value] = {}  # values per lane
         self.functions: dict[str, str] = {}
         self.calls: Counter[str] = Counter()  # of these functions
+        self.repeats = self.schedule.num_loops > COPIES  # the same text in many places
+        self.products: dict[tuple[Kind, int, bool], str] = {}  # which of them multiplies
+        self.outlined: dict[str, str] = {}  # names of functions by their texts
+        # Types of what all of them may read.
+        self.common = dict.fromkeys(("%r", "%c", "%unit", "%stride"), "i64")
+        self.common |= dict.fromkeys((f"%p{slot}" for slot in program.tables.values()), "ptr")
+        self.places: dict[int, Value] = {}  # pointers into scratch memory
 
     # -- text -------------------------------------------------------------------------------
 
@@ -65,11 +78,13 @@ class KernelWriter:
         pointers = "\n".join(self._load_pointer(slot) for slot in self.program.tables.values())
         out = "\n".join(self._load_pointer(slot) for slot in self._outputs())
         functions = "\n".join(self._define(name) for name in self.functions)
+        plain = "noinline optnone " if self.schedule.num_loops > MANY_LOOPS else ""
+        arguments = "ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, ptr %scratch"
         attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
         attributes += '"min-legal-vector-width"="512" }'
         return f"""\
 {functions}
-define void @run(ptr %tables, i64 %first, i64 %last, i64 %rows, i64 %stride, ptr %scratch) #0 {{
+define void @run({arguments}) {plain}#0 {{
 entry:
 {head}
 {pointers}
@@ -166,6 +181,8 @@ candidate_end:
             if isinstance(expr, Elementwise):
                 args = [self.names[id(arg)] for arg in expr.args]
                 self.names[id(expr)] = emit_elementwise(self.v, expr, args)
+            elif isinstance(expr, Linear):
+                self.names[id(expr)] = self._emit_column(expr)
             elif isinstance(expr, Leaf):
                 self.names[id(expr)] = emit_leaf(self.v, expr, "0")
 
@@ -180,7 +197,7 @@ candidate_end:
         for listed in lists:
             v.line(f"store i64 0, ptr {self.counts[listed]}")
         label, after = v.label("axis"), v.label("after")
-        j, following = v.name(), v.name()
+        j, following, begin = v.name(), v.name(), len(v.body)
         v.line(f"br label %{label}")
         v.block(label)
         v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
@@ -191,6 +208,8 @@ candidate_end:
             elif isinstance(expr, Product):
                 if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
                     self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
+                if self.prefetches:
+                    self._prefetch(expr, loop.domain, j)
             else:
                 value = self._evaluate(expr, loop, local, j)
                 if id(expr) in self.schedule.places:
@@ -198,12 +217,74 @@ candidate_end:
         v.line(f"{following} = add i64 {j}, 1")
         done = v.let(f"icmp eq i64 {following}, {loop.domain}")
         v.line(f"br i1 {done}, label %{after}, label %{label}")
+        if self.repeats:
+            self._outline(
+                begin,
+                after,
+                loop,
+                [*chain(*sums.values()), *(self.counts[listed] for listed in lists)],
+            )
         v.block(after)
         self.block = after
         for expr in exprs:
             if id(expr) in sums:
                 variable = sums[id(expr)][-1]
                 self.names[id(expr)] = v.let(f"load {v.type(expr.kind)}, ptr {variable}")
+
+    # -- what stands in many places ---------------------------------------------------------
+
+    def _outline(self, begin: int, after: str, loop: Loop, variables: Iterable[Value]) -> None:
+        """Put a call into the place of a loop's text."""
+        v = self.v
+        types = dict.fromkeys(self.places.values(), "ptr") | dict.fromkeys(variables, "ptr noalias")
+        types[self.mask] = v.type(Kind.I1)
+        if v.packed:
+            types[v.packed.examples] = v.type(Kind.I32)
+            types[v.packed.candidates] = v.type(Kind.I64)
+        for arg in chain.from_iterable(expr.args for expr in loop.exprs):
+            if id(arg) in self.names:
+                types[self.names[id(arg)]] = v.type(arg.kind)
+        known = ChainMap(types, self.common)
+        made = outline_loop(v.body[begin:], self.block, after, known)
+        del v.body[begin:]
+        v.line(self._call(made, known))
+        v.line(f"br label %{after}")
+
+    def _emit_column(self, expr: Linear) -> Value:
+        """A new column; what computes it stands there for every time step."""
+        v, begin = self.v, len(self.v.body)
+        found = emit_leaf(v, expr, "0")
+        if not self.repeats:
+            return found
+        made = outline_value(v.body[begin:], found, v.type(expr.kind), self.common)
+        del v.body[begin:]
+        return v.let(self._call(made, self.common))
+
+    def _call(self, made: Outlined, types: Mapping[Value, str]) -> str:
+        name = self.outlined.setdefault(made.text, f"@part{len(self.outlined)}")
+        self.functions[name] = f"define internal {made.result} {name}{made.text}"
+        self.calls[name] += 1
+        given = (
+            f"{types[one]} {self._point_to_table(int(one[2:])) if one[:2] == '%p' else one}"
+            for one in made.outside
+        )
+        return f"call {made.result} {name}({', '.join(given)})"
+
+    def _point_to_table(self, slot: int) -> Value:
+        """A table; thousands of pointers are not kept from the beginning on, but loaded again."""
+        if not self.repeats:
+            return f"%p{slot}"
+        v = self.v
+        return v.let(f"load ptr, ptr {v.let(f'getelementptr ptr, ptr %tables, i64 {slot}')}")
+
+    def _point_to(self, place: int) -> Value:
+        """A pointer into scratch memory; for texts that stand in many places, a name for it."""
+        if not self.repeats:
+            return self.v.let(f"getelementptr i8, ptr %scratch, i64 {place}")
+        if place not in self.places:
+            self.places[place] = f"%s{place}"
+            self.v.head.append(f"  %s{place} = getelementptr i8, ptr %scratch, i64 {place}")
+        return self.places[place]
 
     def _evaluate(self, expr: Expr, loop: Loop, local: dict[int, Value], j: Value) -> Value:
         """An expression at index j: computed, kept from an earlier loop, or read."""
@@ -228,8 +309,8 @@ candidate_end:
     def _find_address(self, expr: Expr, j: Value) -> Value:
         v = self.v
         bytes_in = v.let(f"mul i64 {j}, {self.lanes * expr.kind.num_bytes}")
-        bytes_in = v.let(f"add i64 {bytes_in}, {self.schedule.places[id(expr)]}")
-        return v.let(f"getelementptr i8, ptr %scratch, i64 {bytes_in}")
+        start = self._point_to(self.schedule.places[id(expr)])
+        return v.let(f"getelementptr i8, ptr {start}, i64 {bytes_in}")
 
     def _store(self, expr: Expr, value: Value, j: Value) -> None:
         v = self.v
@@ -309,12 +390,20 @@ candidate_end:
         differs = v.compare("fcmp une", expr.kind, change, v.constant(0.0, expr.kind))
         some = v.any(v.binary("and", Kind.I1, differs, self.mask))
         at = v.let(f"mul i64 {n}, {self.lanes * expr.kind.num_bytes}")
-        at = v.let(f"add i64 {at}, {changes.vectors}")
-        v.store(expr.kind, change, v.let(f"getelementptr i8, ptr %scratch, i64 {at}"), 4)
-        place = v.let(f"getelementptr i8, ptr %scratch, i64 {changes.indices}")
-        v.line(f"store i64 {j}, ptr {v.offset(Kind.I64, place, n)}")
+        start = self._point_to(changes.vectors)
+        v.store(expr.kind, change, v.let(f"getelementptr i8, ptr {start}, i64 {at}"), 4)
+        v.line(f"store i64 {j}, ptr {v.offset(Kind.I64, self._point_to(changes.indices), n)}")
         more = v.let(f"zext i1 {some} to i64")
         v.line(f"store i64 {v.let(f'add i64 {n}, {more}')}, ptr {count}")
+
+    def _prefetch(self, expr: Product, domain: int, j: Value) -> None:
+        """Ask for the old values of a product, a few with every change that is listed for it."""
+        v = self.v
+        v.intrinsics.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for first in range(0, expr.domain or 1, domain):
+            line = v.let(f"mul i64 {v.let(f'add i64 {j}, {first}')}, %stride")
+            place = v.offset(expr.kind, f"%p{expr.base}", v.let(f"add i64 {line}, %r"))
+            v.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
     def _multiply(self, expr: Product) -> None:
         """A product, unless nothing looks at it in these examples."""
@@ -333,21 +422,27 @@ candidate_end:
         v.block(skip)
         self.block = skip
 
+    def _find_product(self, kind: Kind, num: int) -> str:
+        """The name of a function, written at its first call."""
+        packed = self.v.packed is not None
+        if (kind, num, packed) not in self.products:
+            name, text, intrinsics = define_product(self.lanes, kind, num, packed)
+            self.functions[name] = text
+            self.v.intrinsics |= intrinsics
+            self.products[kind, num, packed] = name
+        self.calls[self.products[kind, num, packed]] += 1
+        return self.products[kind, num, packed]
+
     def _call_product(self, expr: Product) -> None:
         v = self.v
         changes = self.schedule.changes[id(expr)]
-        packed = v.packed is not None
-        name, text, intrinsics = define_product(self.lanes, expr.kind, expr.domain or 1, packed)
-        self.functions[name] = text
-        self.calls[name] += 1
-        v.intrinsics |= intrinsics
+        name = self._find_product(expr.kind, expr.domain or 1)
         n = v.let(f"load i64, ptr {self.counts[changes]}")
         places = (changes.indices, changes.vectors, self.schedule.places[id(expr)])
-        listed, vectors, out = (
-            v.let(f"getelementptr i8, ptr %scratch, i64 {place}") for place in places
-        )
-        start = v.offset(expr.kind, f"%p{expr.base}", "%r")
-        arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr %p{expr.weight}"
+        listed, vectors, out = map(self._point_to, places)
+        base, weight = map(self._point_to_table, (expr.base, expr.weight))
+        start = v.offset(expr.kind, base, "%r")
+        arguments = f"i64 {n}, ptr {listed}, ptr {vectors}, ptr {weight}"
         arguments += f", ptr {start}, i64 %stride, ptr {out}"
         if v.packed:
             arguments += f", {v.type(Kind.I32)} {v.packed.examples}"

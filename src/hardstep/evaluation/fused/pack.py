@@ -123,9 +123,6 @@ class PackedKernelWriter(KernelWriter):
         write()
         return "\n".join(self.v.body)
 
-    def _point_to_scratch(self, place: int) -> Value:
-        return self.v.let(f"getelementptr i8, ptr %scratch, i64 {place}")
-
     # -- listing --------------------------------------------------------------------------------
 
     def _scan(self) -> None:
@@ -135,13 +132,11 @@ class PackedKernelWriter(KernelWriter):
         self.mask = self._find_mask()
         start = v.let(f"mul i64 %local, {self.lanes}")
         for source, place in zip(self.sources, self.columns, strict=True):
-            at = v.offset(source.kind, self._point_to_scratch(place), start)
+            at = v.offset(source.kind, self._point_to(place), start)
             v.store(source.kind, self.names[id(source)], at, source.kind.num_bytes)
         for place in self.sums:
             for half in (0, 1):
-                at = v.offset(
-                    Kind.F64, self._point_to_scratch(place), self._find_sum("%local", half)
-                )
+                at = v.offset(Kind.F64, self._point_to(place), self._find_sum("%local", half))
                 v.line(f"store double 0.0, ptr {at}")
         every = v.let(f"bitcast {v.type(Kind.I1)} {self.mask} to i{self.lanes}")
         for half in (0, 1):
@@ -166,7 +161,7 @@ class PackedKernelWriter(KernelWriter):
         v.line(f"{at} = phi i64 [ {place}, %{before} ], [ {at_next}, %{loop} ]")
         lane = v.let(f"call {integer} @llvm.cttz.{integer}({integer} {left}, i1 true)")
         number = v.let(f"add i64 {start}, {v.let(f'zext {integer} {lane} to i64')}")
-        address = v.offset(Kind.I32, self._point_to_scratch(self.lists[half]), at)
+        address = v.offset(Kind.I32, self._point_to(self.lists[half]), at)
         v.line(f"store i32 {v.let(f'trunc i64 {number} to i32')}, ptr {address}")
         v.line(f"{at_next} = add i64 {at}, 1")
         v.line(f"store i64 {at_next}, ptr {count}")
@@ -192,7 +187,7 @@ class PackedKernelWriter(KernelWriter):
         part = f"<{self.half} x i32>"
         loaded = []
         for place_of in self.lists:
-            at = v.offset(Kind.I32, self._point_to_scratch(place_of), "%k")
+            at = v.offset(Kind.I32, self._point_to(place_of), "%k")
             loaded.append(v.let(f"load {part}, ptr {at}, align 4"))
         numbers = self._join(Kind.I32, *loaded)
         rest = ", ".join(f"i32 {self.half * half}" for half in (0, 1) for _ in indices)
@@ -224,7 +219,7 @@ class PackedKernelWriter(KernelWriter):
         candidates = v.binary("add", Kind.I64, self.local, v.splat("%c0", Kind.I64))
         every = v.constant(True, Kind.I1)
         for source, place in zip(self.sources, self.columns, strict=True):
-            found = gather(v, source.kind, self._point_to_scratch(place), wide, every)
+            found = gather(v, source.kind, self._point_to(place), wide, every)
             self.names[id(source)] = found
         v.packed = Packed(examples, candidates)
 
@@ -232,7 +227,7 @@ class PackedKernelWriter(KernelWriter):
         """Add every lane's difference to its candidate's sum over that half of the examples."""
         v = self.v
         value = v.select(self.mask, Kind.F64, self.names[id(difference)], v.constant(0.0, Kind.F64))
-        sums = self._point_to_scratch(self.sums[slot - self._outputs()[0]])
+        sums = self._point_to(self.sums[slot - self._outputs()[0]])
         for lane in range(self.lanes):
             local = v.let(f"extractelement {v.type(Kind.I64)} {self.local}, i64 {lane}")
             at = v.offset(Kind.F64, sums, self._find_sum(local, lane // self.half))
@@ -246,7 +241,7 @@ class PackedKernelWriter(KernelWriter):
         candidate = v.let("add i64 %c0, %f")
         for slot, place in zip(self._outputs(), self.sums, strict=True):
             low, high = (
-                v.let(f"load double, ptr {v.offset(Kind.F64, self._point_to_scratch(place), at)}")
+                v.let(f"load double, ptr {v.offset(Kind.F64, self._point_to(place), at)}")
                 for at in (self._find_sum("%f", 0), self._find_sum("%f", 1))
             )
             at = v.offset(Kind.F64, f"%p{slot}", candidate)

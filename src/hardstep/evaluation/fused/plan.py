@@ -50,6 +50,7 @@ class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
 
 Operators = Mapping[str, KnowsKernels]
 Rows = Matrix | Slab
+MAX_LANES = 6_000  # expressions outside loops, each compiled where it stands
 CACHE_BYTES = 6 << 20  # of weights that are read again at every time step
 
 
@@ -152,6 +153,12 @@ def find_axes(nodes: list[Node], base: Lookup) -> list[Axes]:
             ):
                 found |= {Axes(shapes[1][0], 1): None, Axes(shapes[1][1], 0): None}
     return list(found)
+
+
+def _check_lanes(needed: list[Expr]) -> None:
+    """Refuse what would take longer to compile than it saves."""
+    if sum(expr.domain is None for expr in needed) > MAX_LANES:
+        raise Unfusable(f"more than {MAX_LANES:,} operations on single numbers")
 
 
 def _check_cache(needed: list[Expr]) -> None:
@@ -353,6 +360,7 @@ class _Builder:
         if self.plan is None or self.t is None or not self.t.program.closings:
             raise Unfusable("the loss is not a sum over examples")
         writer = choose_writer(self.t.program)
+        _check_lanes(writer.schedule.needed)
         _check_cache(writer.schedule.needed)
         self.plan.text = writer.write()
         compile_kernel(self.plan.text)  # now, while there is another way

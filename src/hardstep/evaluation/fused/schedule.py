@@ -72,6 +72,7 @@ class Schedule:
             self._place(expr)
         self._find_room()
         self.num_stages = 1 + max(expr.stage for expr in self.needed)
+        self.num_loops = sum(map(len, self.loops.values())) + len(self.private)
 
     def _find_private(self) -> None:
         """What only a guarded product needs is computed under its guard."""
@@ -169,6 +170,10 @@ class Schedule:
                 self.changes.update((id(product), listed) for product in room.holds)
             else:
                 self.places[id(room.holds)] = place
+
+    def count_old_bytes(self) -> int:
+        """Bytes of old values that products update, for one vector of examples."""
+        return sum(self._measure(expr) for expr in self.needed if isinstance(expr, Product))
 
     def reserve(self, size: int) -> int:
         """An offset in scratch memory with that many bytes of room."""

@@ -33,7 +33,7 @@ from hardstep.evaluation.trace.record import Node, Ref
 Lookup = Callable[[int], Tensor]
 # The expression of an element-wise node, from expressions in place of its tensors.
 Make = Callable[[Node, Lookup, Graph, Callable[[Ref], Expr]], Expr]
-MAX_EXPRESSIONS = 6000  # beyond that compiling takes longer than it saves
+MAX_EXPRESSIONS = 24_000  # beyond that compiling takes longer than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Translator:
     def follow(self, node: Node) -> None:
         """Follow one operation."""
         if len(self.g) > MAX_EXPRESSIONS:
-            raise Unfusable(f"more than {MAX_EXPRESSIONS} operations")
+            raise Unfusable(f"more than {MAX_EXPRESSIONS:,} operations")
         known = self.operators[node.name]
         if any(index in self.weights for index in node.inputs) and not known.enters_lanes:
             raise Unfusable(f"{node.name}: a changed parameter is used in an unusual way")
