@@ -112,7 +112,7 @@ def find_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     ]
 
 
-def _count_recurrent(inputs: Tensor, *weights: Any, **_: Any) -> int:
+def _count_recurrent(inputs: Tensor, *weights: Tensor, **_: Any) -> int:
     """Of a layer (time, examples, inputs): every time step of every example meets two matrices."""
     matrices = weights[:2]
     return 2 * inputs.shape[0] * inputs.shape[1] * sum(weight.numel() for weight in matrices)
