@@ -112,10 +112,9 @@ def find_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     ]
 
 
-def _count_recurrent(inputs: Tensor, *weights: Any, **_: Any) -> int:
+def _count_recurrent(inputs: Tensor, inward: Tensor, again: Tensor, *_: Any, **__: Any) -> int:
     """Of a layer (time, examples, inputs): every time step of every example meets two matrices."""
-    matrices = weights[:2]
-    return 2 * inputs.shape[0] * inputs.shape[1] * sum(weight.numel() for weight in matrices)
+    return 2 * inputs.shape[0] * inputs.shape[1] * (inward.numel() + again.numel())
 
 
 FORMULAS = {torch.ops.aten.mkldnn_rnn_layer: _count_recurrent}  # that torch's own table lacks
