@@ -214,7 +214,7 @@ def measure_step(
     What `begin` returns finds the losses of a span and says how.
     """
     forward = _measure_forward(candidates, problem)
-    tiles = _measureformat_duration(candidates, begin())
+    tiles = _measure(candidates, begin())
     began = time.perf_counter()
     begin()
     recording = time.perf_counter() - began
@@ -231,7 +231,7 @@ def _measure_forward(candidates: Candidates, problem: Problem) -> Cost:
     return cost
 
 
-def _measureformat_duration(candidates: Candidates, evaluate: Evaluate) -> list[_Tile]:
+def _measure(candidates: Candidates, evaluate: Evaluate) -> list[_Tile]:
     """A tile of every block, and what the block takes.
 
     One particle would not do: others may straddle two units and take another path. It tells how
