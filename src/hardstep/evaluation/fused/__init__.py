@@ -13,6 +13,7 @@ The stages in their order, and the files that hold them:
     emit                   the kernel as LLVM assembly: loops over examples and candidates
     outline                ... what stands in many places, as functions
     emit_expressions       ... the instructions of one expression
+    emit_reductions        ... sums, extremes and choices along an axis
     emit_products          ... matrix products
     emit_functions         ... exp, log, tanh
     emit_vectors           ... single instructions on vectors of lanes

@@ -9,20 +9,19 @@
 In the text, `%rows` is the number of examples.
 """
 
-import math
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_extreme, emit_leaf
+from hardstep.evaluation.fused.emit_expressions import emit_elementwise, emit_leaf
 from hardstep.evaluation.fused.emit_products import define_product
+from hardstep.evaluation.fused.emit_reductions import reduce_by, start_reduction
 from hardstep.evaluation.fused.emit_vectors import Value, Vectors, gather
 from hardstep.evaluation.fused.expressions import (
     Access,
     Concat,
     Elementwise,
     Expr,
-    Fn,
     Kind,
     Leaf,
     Linear,
@@ -30,9 +29,7 @@ from hardstep.evaluation.fused.expressions import (
     Pick,
     Product,
     Read,
-    Reduce,
     Reduced,
-    Reduction,
 )
 from hardstep.evaluation.fused.outline import Outlined, outline_loop, outline_value
 from hardstep.evaluation.fused.schedule import Loop, Schedule, find_conditions, reachable
@@ -190,7 +187,7 @@ candidate_end:
 
     def _loop_over_axis(self, loop: Loop) -> None:
         v, exprs = self.v, loop.exprs
-        sums = {id(e): self._start_reduction(e) for e in exprs if isinstance(e, Reduced)}
+        sums = {id(e): start_reduction(v, e) for e in exprs if isinstance(e, Reduced)}
         lists = {
             self.schedule.changes[id(expr)]: expr for expr in exprs if isinstance(expr, Product)
         }
@@ -204,7 +201,9 @@ candidate_end:
         local: dict[int, Value] = {}
         for expr in exprs:
             if isinstance(expr, Reduced):
-                self._reduce(expr, sums[id(expr)], self._evaluate(expr.args[0], loop, local, j), j)
+                new = self._evaluate(expr.args[0], loop, local, j)
+                chosen = self.names[id(expr.args[1])] if isinstance(expr, Pick) else None
+                reduce_by(v, expr, sums[id(expr)], new, j, chosen)
             elif isinstance(expr, Product):
                 if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
                     self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
@@ -328,56 +327,6 @@ candidate_end:
         start = v.binary("mul", Kind.I64, index, v.constant(expr.domain or 1, Kind.I64))
         place = v.binary("add", Kind.I64, start, v.splat(j, Kind.I64))
         return gather(v, expr.kind, f"%p{expr.table}", place, self.mask)
-
-    # -- reductions -------------------------------------------------------------------------
-
-    def _start_reduction(self, expr: Reduced) -> tuple[Value, ...]:
-        """Variables of a reduction at their first values."""
-        v, kind = self.v, expr.args[0].kind
-        starts: list[tuple[Kind, float]] = [(kind, 0)]
-        if isinstance(expr, Reduce) and expr.reduction is not Reduction.TOTAL:
-            largest = expr.reduction in (Reduction.MAX, Reduction.ARGMAX)
-            starts = [(kind, -math.inf if largest else math.inf)]
-            if expr.reduction in (Reduction.ARGMAX, Reduction.ARGMIN):
-                starts.append((Kind.I64, 0))
-        variables = []
-        for kind, start in starts:
-            variable = v.variable(kind)
-            v.line(f"store {v.type(kind)} {v.constant(start, kind)}, ptr {variable}")
-            variables.append(variable)
-        return tuple(variables)
-
-    def _reduce(self, expr: Reduced, variables: tuple[Value, ...], new: Value, j: Value) -> None:
-        v, kind = self.v, expr.args[0].kind
-        old = v.let(f"load {v.type(kind)}, ptr {variables[0]}")
-        match expr:
-            case Pick():
-                here = v.compare(
-                    "icmp eq", Kind.I64, self.names[id(expr.args[1])], v.splat(j, Kind.I64)
-                )
-                result = v.select(here, kind, new, old)
-            case Reduce(reduction=Reduction.TOTAL):
-                result = v.binary("fadd", kind, old, new)
-            case Reduce(reduction=Reduction.MAX):
-                result = emit_extreme(v, Fn.MAX, kind, new, old)
-            case Reduce(reduction=Reduction.MIN):
-                result = emit_extreme(v, Fn.MIN, kind, new, old)
-            case _:
-                better = self._find_better(expr, new, old)
-                place = v.let(f"load {v.type(Kind.I64)}, ptr {variables[1]}")
-                place = v.select(better, Kind.I64, v.splat(j, Kind.I64), place)
-                v.line(f"store {v.type(Kind.I64)} {place}, ptr {variables[1]}")
-                result = v.select(better, kind, new, old)
-        v.line(f"store {v.type(kind)} {result}, ptr {variables[0]}")
-
-    def _find_better(self, expr: Reduce, new: Value, old: Value) -> Value:
-        """Where a value beats the best one so far; the first that is not a number beats all."""
-        v, kind = self.v, expr.args[0].kind
-        predicate = "ogt" if expr.reduction is Reduction.ARGMAX else "olt"
-        better = v.compare(f"fcmp {predicate}", kind, new, old)
-        nan = v.compare("fcmp uno", kind, new, new)
-        first = v.binary("and", Kind.I1, nan, v.compare("fcmp ord", kind, old, old))
-        return v.binary("or", Kind.I1, better, first)
 
     # -- products ---------------------------------------------------------------------------
 
