@@ -88,7 +88,7 @@ def test_every_setting_is_an_argument_with_its_type():
         given = inspect.signature(function).parameters.values()
         named = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
         assert named[:11] == [field.name for field in fields(Settings)]
-        assert named[11:] in ([], ["only", "evaluator", "seed"])
+        assert named[11:] in ([], ["only", "evaluator", "clock", "seed"])
         annotations = {p.name: p.annotation for p in given}
         for field in fields(Settings):
             assert annotations[field.name] == field.type | None, field.name
