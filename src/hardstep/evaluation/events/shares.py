@@ -13,6 +13,7 @@ from hardstep.evaluation.fused.expressions import Fn, Kind, Unfusable
 from hardstep.evaluation.trace.record import Node
 
 MOST_VECTORS = 8  # that stay in registers
+NODES = 3  # operations on a vector, counted like those of a group: shift, exponential, share
 
 
 def follow_softmax(planner: Planner, node: Node, logarithm: bool) -> None:
@@ -39,7 +40,7 @@ def write_softmax(w: Writer, kind: Kind, vectors: int, logarithm: bool) -> None:
     named = w.pointer()
     least, zero = w.constant(float("-inf"), kind), w.constant(0.0, kind)
     with w.when(w.let(f"icmp ne i64 {w.let(f'load i64, ptr {source.count}')}, 0")):
-        w.count_work(str(vectors * 10))
+        w.count_work(str(vectors * NODES))
         masks = [_read_mask(w, named, v) for v in range(vectors)]
         values = [
             w.select(masks[v], kind, w.current(source, str(v)), least) for v in range(vectors)

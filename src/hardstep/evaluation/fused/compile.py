@@ -85,9 +85,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_kernel(
-    text: str, tables: list[Tensor], num: int, examples: int, stride: int, scratch: int
+    text: str,
+    tables: list[Tensor],
+    num: int,
+    examples: int,
+    stride: int,
+    scratch: int,
+    largest_piece: int | None = None,
 ) -> None:
-    """Run a kernel over candidates 0..num, shared among torch's threads."""
+    """Run a kernel over candidates 0..num, shared among torch's threads as `share_out` does."""
     function = compile_kernel(text)
     addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
 
@@ -96,7 +102,7 @@ def run_kernel(
         place = -(-room.ctypes.data // 64) * 64
         function(addresses.ctypes.data, first, last, examples, stride, place)
 
-    share_out(num, run)
+    share_out(num, run, largest_piece)
 
 
 def share_out(num: int, run: Callable[[int, int], None], largest_piece: int | None = None) -> None:
