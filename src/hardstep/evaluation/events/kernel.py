@@ -23,9 +23,6 @@ from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Sta
 from hardstep.evaluation.trace.record import Refused
 
 
-PIECES = 4  # of a tile, for each thread
-
-
 class Found(NamedTuple):
     """What a tile's candidates change at the cuts."""
 
@@ -75,10 +72,7 @@ class EventKernel:
         work = torch.zeros(num, dtype=torch.int64)
         scratch = self.code.scratch
         tables = [torch.tensor(words), work]
-        # Candidates differ in how much they alter; a thread that is done early takes more of them.
-        threads = torch.get_num_threads()
-        piece = -(-num // (PIECES * threads)) if threads > 1 else None
-        run_kernel(self.code.text, tables, num, program.examples, 0, scratch, piece)
+        run_kernel(self.code.text, tables, num, program.examples, 0, scratch)
         return Found(*self._leave(made, num), work)
 
     def _leave(

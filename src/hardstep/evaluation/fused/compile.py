@@ -85,15 +85,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_kernel(
-    text: str,
-    tables: list[Tensor],
-    num: int,
-    examples: int,
-    stride: int,
-    scratch: int,
-    largest_piece: int | None = None,
+    text: str, tables: list[Tensor], num: int, examples: int, stride: int, scratch: int
 ) -> None:
-    """Run a kernel over candidates 0..num, shared among torch's threads as `share_out` does."""
+    """Run a kernel over candidates 0..num, shared among torch's threads."""
     function = compile_kernel(text)
     addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
 
@@ -102,7 +96,7 @@ def run_kernel(
         place = -(-room.ctypes.data // 64) * 64
         function(addresses.ctypes.data, first, last, examples, stride, place)
 
-    share_out(num, run, largest_piece)
+    share_out(num, run)
 
 
 def share_out(num: int, run: Callable[[int, int], None], largest_piece: int | None = None) -> None:
