@@ -71,7 +71,7 @@ NETWORKS = (
     ),
     Network(
         "transformer-words",
-        "its words that occur in the batch",
+        "the paper's transformer, words in the batch",
         "transformer",
         4_188_546,
         15,

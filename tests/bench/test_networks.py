@@ -98,7 +98,7 @@ def test_the_blocks_of_a_step_are_timed_apart():
 
 def test_the_operations_of_all_candidates_are_counted():
     torch.manual_seed(0)
-    layers = nn.Conv2d(1, 4, 3), networks.Sign(), nn.Conv2d(4, 3, 3), nn.Flatten()
+    layers = nn.Conv2d(1, 8, 3), networks.Sign(), nn.Conv2d(8, 16, 3), nn.Flatten()
     optimizer = PolyStep(nn.Sequential(*layers), subspace=RowWise(rank=1), seed=0)
     data = torch.randn(4, 1, 5, 5), torch.randint(3, (4,)), nn.CrossEntropyLoss()
     optimizer.step(*data)  # compares with plain forward passes, which would be counted
