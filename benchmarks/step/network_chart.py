@@ -46,7 +46,11 @@ def _row(axes: Any, place: int, record: Record) -> None:
     for block in record["explained"]["blocks"].values():
         if "figure" not in block:
             continue
-        color = CONVOLUTION if any(len(shape) > 2 for shape in block["shapes"]) else OTHER
+        color = (
+            CONVOLUTION
+            if any(len(shape) > 2 and shape[0] > 1 for shape in block["shapes"])
+            else OTHER
+        )
         axes.plot(block["figure"]["wall"], place, "o", color=color, markersize=5, mec="white")
     for name, style in (("must", "-"), ("aim", ":")):
         if record[name]:

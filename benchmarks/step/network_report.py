@@ -22,6 +22,7 @@ BEGIN, END = "<!-- bench-networks:begin -->", "<!-- bench-networks:end -->"
 CHART = "networks.png"
 NOTHING = "No row is recorded yet."
 FIRST_SHARE, LEAST, SHARE = 1 / 10, 1.5, 1 / 3  # of a row's figure: its first convolution, others
+MOST_OPERATIONS = 4.0  # forward passes that a probe may take; else their count lacks a layer
 COLUMNS = (
     "network",
     "parameters",
@@ -125,7 +126,7 @@ def least(record: Record) -> dict[str, float]:
     convolutions = [
         name
         for name, block in record["explained"]["blocks"].items()
-        if any(len(shape) > 2 for shape in block["shapes"])
+        if any(len(shape) > 2 and shape[0] > 1 for shape in block["shapes"])
     ]
     wanted = dict.fromkeys(convolutions, SHARE * figure)
     if convolutions:
@@ -135,6 +136,8 @@ def least(record: Record) -> dict[str, float]:
 
 def _blocks(record: Record) -> Iterator[list[str]]:
     explained, wanted = record["explained"], least(record)
+    most = max(block["operations"] for block in explained["blocks"].values())
+    is_counted = most < MOST_OPERATIONS * explained["forward"]  # torch knows not all fused layers
     for number, (name, block) in enumerate(explained["blocks"].items()):
         known = "figure" in block
         reached = block["figure"]["wall"] if known else 0.0
@@ -148,7 +151,7 @@ def _blocks(record: Record) -> Iterator[list[str]]:
             _short(block["wall"] / block["probes"]) if known else "–",
             show_figure(reached) if known else "–",
             "" if goal is None else f"{show_figure(goal)}{', missed' if missed else ''}",
-            f"{block['operations'] / explained['forward']:.2%}",
+            f"{block['operations'] / explained['forward']:.2%}" if is_counted else "–",
             f"{block['of_peak']:.1%}" if known else "–",
         ]
 
