@@ -286,20 +286,23 @@ class UnitMap(BlockMap):
     def _directions(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """Those of a range of coordinates, and which is whose; a bias has none: its is any.
 
-        They lie next to each other in the basis, and are not copied unless many of another unit's
-        lie between them (units may have different numbers of coordinates).
+        They lie next to each other in the basis, and are not copied unless others lie between
+        them (units may have different numbers of coordinates).
         """
         along = ~self.is_bias[first:last]
-        rows = self.place[first:last] * self.basis.shape[1]
-        rows += torch.where(along, self.slot[first:last], 0)
+        rows = torch.where(along, self.slot[first:last], 0)
+        if self.basis.stride(0):  # units have directions of their own
+            table = self.basis.flatten(0, 1)
+            rows += self.place[first:last] * self.basis.shape[1]
+        else:
+            table = self.basis[0]
         start, end = int(rows.min()), int(rows.max()) + 1
-        if end - start <= last - first and self.basis.is_contiguous():
-            return self.basis.flatten(0, 1)[start:end], rows - start
+        if end - start <= last - first:
+            return table[start:end], rows - start
         chosen = rows[along]
         if not len(chosen):  # biases alone
             chosen = rows[:1]
-        numbers = (torch.cumsum(along, 0) - 1).clamp_min(0)
-        return self.basis[chosen // self.basis.shape[1], chosen % self.basis.shape[1]], numbers
+        return table.index_select(0, chosen), (torch.cumsum(along, 0) - 1).clamp_min(0)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Row changes of coordinates (…, n) by one batched product; biases are read off."""
