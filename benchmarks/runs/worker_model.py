@@ -40,7 +40,7 @@ class Step:
     opening: float
     tiles: dict[int, float]  # by their first candidate
     candidates: int
-    nbytes: float  # of the message that goes with every tile
+    nbytes: float  # of the message to every worker that gets a tile
 
     @property
     def total(self) -> float:
@@ -80,7 +80,7 @@ def predict(step: Step, workers: int, stalls: float = 0.0) -> float:
     driver + 2 latency + messages / bandwidth + opening + max(rounds · mean, longest tile) + late
     """
     num, mean = len(step.tiles), statistics.fmean(step.tiles.values())
-    sent = min(step.candidates, TILES * workers) * step.nbytes / BANDWIDTH
+    sent = min(num, workers) * step.nbytes / BANDWIDTH
     tiles = max(math.ceil(num / workers) * mean, max(step.tiles.values()))
     busy = min(workers, num)
     again = _limit(mean * num / min(num, TILES * workers)) + step.opening + mean
@@ -95,21 +95,21 @@ def _limit(median: float) -> float:
 
 
 def simulate(step: Step, workers: int, draw: Random, stalls: float = 0.0) -> float:
-    """Seconds of one step: tiles go to whoever is free, one message after the other."""
-    work = list(_cut(step, workers))
+    """Seconds of one step: tiles go to whoever is free, the longest first."""
+    work = sorted(filter(None, _cut(step, workers)), reverse=True)
     late = {w for w in range(workers) if draw.random() < stalls}
     free = [(0.0, w) for w in range(workers)]
     opened: set[int] = set()
-    limit = _limit(statistics.median([seconds for seconds in work if seconds] or [0.0]))
+    limit = _limit(statistics.median(work))
     end = 0.0
     for number, seconds in enumerate(work):
-        sent = (number + 1) * step.nbytes / BANDWIDTH
+        sent = min(number + 1, workers) * step.nbytes / BANDWIDTH
         begin, worker = heapq.heappop(free)
         begin = max(begin, sent + LATENCY)
-        first = 0.0 if worker in opened or not seconds else step.opening
-        opened |= {worker} if seconds else set()
-        stall = STALL if worker in late and seconds else 0.0
-        late -= {worker} if stall else set()
+        first = 0.0 if worker in opened else step.opening
+        opened.add(worker)
+        stall = STALL if worker in late else 0.0
+        late.discard(worker)
         done = begin + first + seconds + stall
         heapq.heappush(free, (done, worker))
         if stall > limit:  # handed out again, to one that is free by then
@@ -119,7 +119,7 @@ def simulate(step: Step, workers: int, draw: Random, stalls: float = 0.0) -> flo
 
 
 def _cut(step: Step, workers: int) -> Iterator[float]:
-    """The seconds of every tile that is handed out: of what begins in its range."""
+    """The seconds of every range that is handed out: of the tiles that begin in it, if any do."""
     starts = sorted(step.tiles)
     place = 0
     for _, stop in cut_evenly(step.candidates, TILES * workers):

@@ -9,7 +9,8 @@ import pickle
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +24,16 @@ from hardstep._checks import check_count
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.handout import Handout
 from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
-from hardstep.distributed.messages import VERSION, Digests, Key, Need, StepMessage, Task
+from hardstep.distributed.messages import (
+    VERSION,
+    Digests,
+    Key,
+    Need,
+    Question,
+    Step,
+    StepMessage,
+    Task,
+)
 from hardstep.distributed.patience import Patience
 from hardstep.distributed.tensors import Known, TensorTable, freeze, pack, pack_values
 from hardstep.errors import ConfigError
@@ -40,7 +50,7 @@ from hardstep.evaluation import (
 )
 from hardstep.evaluation.sharing import ask_for_rows, cut_evenly, follow, share
 
-TILES = 4  # per worker and step: few enough to cost little, enough to even out
+TILES = 8  # per worker and step: few enough to cost little, enough to even out
 SENT_ALONG = 256 << 10  # bytes of changed tensors that travel with every tile; more is asked for
 
 
@@ -72,6 +82,8 @@ class Engine(ABC):
         self._table = TensorTable()
         self._parts: tuple[_Part, ...] = ()
         self._sent: dict[int, bytes] = {}  # digests of tensors in the last question
+        self._announced: _Announced | None = None
+        self._cuts: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of the last question
 
     # -- what an engine adds --------------------------------------------------------------------
 
@@ -118,6 +130,22 @@ class Engine(ABC):
         """One loss per candidate, (N,); makes an engine an evaluator."""
         inner = self._evaluator or own_evaluator(problem.model) or self._usual
         return self.spread(ModelObjective(problem, inner)).losses(candidates)
+
+    def announce(self, candidates: Candidates, problem: Problem) -> None:
+        """Let workers prepare for a step, of which all but the candidates is known."""
+        inner = self._evaluator or own_evaluator(problem.model) or self._usual
+        if not hasattr(inner, "prepare"):
+            return
+        self.prepare()
+        job, asked = make_job(ModelObjective(problem, inner), candidates)
+        step, known = self._begin(job, asked, candidates.move)
+        self._announced = _Announced(problem, candidates.seed, candidates.move, step, known)
+        tiles = max(map(len, self._cuts.values()), default=0) or self.workers
+        for _ in range(min(self.workers, tiles)):  # more would have nothing to do
+            task = Task(Key(self._run, self._step, 0, 0), step)
+            with suppress(BrokenExecutor):  # which whoever asks next will meet, too
+                self.submit(task)
+                self.counts.bytes_sent += task.nbytes
 
     def spread(self, objective: Objective) -> "Spread":
         """The same objective, evaluated by workers."""
@@ -188,23 +216,59 @@ class Engine(ABC):
     ) -> Tensor:
         """Rows of all candidates, from workers; those that a quorum does without are `missing`."""
         self.prepare()
-        self._step += 1
-        message, known = self._write(job, asked, move, question)
-        step = VERSION, pickle.dumps(message)
-        tasks = [
-            Task(Key(self._run, self._step, start, stop), step)
-            for start, stop in cut_evenly(len(missing), self._tiles * max(1, self.workers))
-        ]
-        supply = partial(self._supply, known)
+        step, known = self._take_announced(job, asked, move) or self._begin(job, asked, move)
+        sent = [None if one is None else freeze(one) for one in (asked.asked, asked.offsets)]
+        step = step._replace(question=pickle.dumps(Question(sent[0], sent[1], question)))
+        tasks = self._cut(len(missing), step)
+        supply = partial(self._supply, known, step)
         handout = Handout(self, tasks, supply, patience, self.counts)
         try:
-            return handout.collect()
+            rows = handout.collect()
         finally:
             missing |= handout.missing
             self._flying = len(handout.flying)
+        self._cuts = {self._shape(len(missing)): handout.list_ranges()}
+        return rows
+
+    def _begin(
+        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
+    ) -> tuple[Step, dict[int, Known]]:
+        """The next step, and the tensors that it refers to."""
+        self._step += 1
+        message, known = self._write(job, asked._replace(asked=None, offsets=None), move)
+        return Step(VERSION, pickle.dumps(message)), known
+
+    def _take_announced(
+        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
+    ) -> tuple[Step, dict[int, Known]] | None:
+        """The step that workers have been told of, if it is this one."""
+        told, self._announced = self._announced, None
+        if told is None or isinstance(job, PointsJob) or asked.batch is None:
+            return None
+        fits = told.seed == asked.seed and told.move is move
+        batch = told.problem.inputs, told.problem.target
+        same = all(one is other for one, other in zip(asked.batch, batch, strict=True))
+        return (told.step, told.known) if fits and same else None
+
+    def _shape(self, num: int) -> tuple[int, int]:
+        """Candidates, and ranges of them that are wanted."""
+        return num, self._tiles * max(1, self.workers)
+
+    def _cut(self, num: int, step: Step) -> list[Task]:
+        """The tiles of a question, in the order in which they are handed out.
+
+        The first, one for each worker, bring the step along.
+        """
+        shape = self._shape(num)
+        ranges = self._cuts.get(shape) or cut_evenly(*shape)
+        named = Step(step.version)
+        return [
+            Task(Key(self._run, self._step, *one), step if place < self.workers else named)
+            for place, one in enumerate(ranges)
+        ]
 
     def _write(
-        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None, question: Any
+        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
     ) -> tuple[StepMessage, dict[int, Known]]:
         """The step as a message, and the tensors that it refers to."""
         table = self._table
@@ -232,7 +296,6 @@ class Engine(ABC):
             state={name: freeze(value) for name, value in state.items()},
             move=freeze(move) if follows and move is not None else None,
             values=pack_values(fresh) if fresh and size <= SENT_ALONG else b"",
-            question=question,
         ), known
 
     def _pack_parts(
@@ -263,11 +326,11 @@ class Engine(ABC):
                 self._table.number(tensor, changing=True)
         return {name: self._table.number(t, changing=True) for name, t in job.base.items()}
 
-    def _supply(self, known: dict[int, Known], task: Task, need: Need) -> Task:
+    def _supply(self, known: dict[int, Known], step: Step, task: Task, need: Need) -> Task:
         """The task with what a worker lacks."""
         values = pack_values(known[number] for number in need.tensors) if need.tensors else b""
         parts = tuple(part.blob for part in self._parts) if need.parts else ()
-        return Task(task.key, task.step, parts, values)
+        return Task(task.key, step, parts, values)
 
 
 def _flatten(losses: Tensor, missing: NDArray[np.bool_], candidates: Candidates) -> Tensor:
@@ -290,6 +353,16 @@ class _Part(NamedTuple):
     blob: bytes
     digest: bytes
     tensors: set[int]
+
+
+class _Announced(NamedTuple):
+    """A step that workers prepare for."""
+
+    problem: Problem
+    seed: int
+    move: Tensor | None
+    step: Step
+    known: dict[int, Known]
 
 
 class Spread:

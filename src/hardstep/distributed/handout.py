@@ -72,6 +72,7 @@ class _Tile:
     submitted: float = 0.0
     flying: set["Future[Any]"] = field(default_factory=set)
     doubtful: NDArray[np.float64] | None = None
+    seconds: float = 0.0
     start: int = 0
     rows: NDArray[np.float64] | None = None
 
@@ -241,7 +242,7 @@ class Handout:
                 f"worker {need.worker} was sent the weights {tile.needs - 1} times and still does "
                 "not have them; do its processes share one kind of machine?"
             )
-        self.counts.needs += 1
+        self.counts.needs += not need.step
         self.counts.drifted += need.moved
         task, tile.task = tile.task, self.supply(tile.task, need)
         self._submit(need.key)
@@ -261,8 +262,22 @@ class Handout:
         if tile.doubtful is not None and tile.doubtful.shape == rows.shape:
             worse = np.isfinite(rows).sum() < np.isfinite(tile.doubtful).sum()
             rows = tile.doubtful if worse else rows
-        tile.start, tile.rows = answer.start, rows
+        tile.start, tile.rows, tile.seconds = answer.start, rows, answer.seconds - answer.opening
         self.counts.tiles += 1
+
+    def list_ranges(self) -> list[tuple[int, int]]:
+        """Where to cut the next step of as many candidates, what took longest first.
+
+        Tiles of an evaluator begin where answers did, and workers end at about the same time if
+        short ones come last. Nothing, if some have not answered.
+        """
+        if self.given_up:
+            return []
+        found = sorted(self.tiles.values(), key=lambda tile: -tile.seconds)
+        ranges = [
+            (tile.start, tile.start + len(tile.rows)) for tile in found if tile.rows is not None
+        ]
+        return [(start, stop) for start, stop in ranges if start < stop]
 
     def _hand_out_stragglers(self) -> None:
         if not self.seconds:

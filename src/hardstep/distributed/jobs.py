@@ -61,17 +61,28 @@ class SearchJob:
         """The searched tensors."""
         return self.target.base
 
-    def open(self, asked: Asked) -> Opened:
-        """What answers for any range of the candidates that are asked about."""
-        subspace, particles, kind = self.space
-        given = asked.asked, asked.offsets, asked.seed
-        candidates = kind(self.base, subspace, particles, *given)
+    def place(self, asked: Asked) -> Any:
+        """The objective with the batch that is asked about."""
         objective = self.target.objective
         if isinstance(objective, ModelObjective):
             inputs, target = asked.batch
             problem = replace(objective.problem, inputs=inputs, target=target)
             objective = replace(objective, problem=problem)
-        return share(objective).open(candidates)
+        return objective
+
+    def prepare(self, objective: Any, asked: Asked) -> None:
+        """Do what can be done before candidates are known."""
+        if isinstance(objective, ModelObjective):
+            none = torch.empty(0, dtype=torch.long), torch.empty(0, 1, 1, 1)
+            objective.prepare(self._list(asked._replace(asked=none[0], offsets=none[1])))
+
+    def open(self, objective: Any, asked: Asked) -> Opened:
+        """What answers for any range of the candidates that are asked about."""
+        return share(objective).open(self._list(asked))
+
+    def _list(self, asked: Asked) -> Candidates:
+        subspace, particles, kind = self.space
+        return kind(self.base, subspace, particles, asked.asked, asked.offsets, asked.seed)
 
     @torch.no_grad()
     def follow(self, move: Tensor) -> None:
@@ -128,9 +139,17 @@ class PointsJob:
         """It travels whole."""
         return (self,)
 
-    def open(self, asked: Asked) -> "_OpenPoints":
+    def place(self, asked: Asked) -> "PointsJob":
+        """Nothing to do."""
+        del asked
+        return self
+
+    def prepare(self, objective: "PointsJob", asked: Asked) -> None:
+        """Nothing to do."""
+
+    def open(self, objective: "PointsJob", asked: Asked) -> "_OpenPoints":
         """What answers for any range of points."""
-        return _OpenPoints(self, asked.batch)
+        return _OpenPoints(objective, asked.batch)
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,32 +31,52 @@ class Digests:
 
 @dataclass(frozen=True)
 class StepMessage:
-    """A step, the same for all of its tiles."""
+    """A step without its candidates, which is all that the base forward pass takes."""
 
     step: int
     threads: int
     parts: tuple[bytes, ...]  # digests of the job's
     digests: Digests
-    asked: bytes  # packed
+    asked: bytes  # packed, without candidates
     state: dict[str, Frozen]  # of the subspace
     move: Frozen | None  # in coordinates
     values: bytes  # tensors that changed, if they are few
+
+
+class Question(NamedTuple):
+    """The candidates of a step, and what is asked about them."""
+
+    asked: Frozen | None
+    offsets: Frozen | None
     question: Any
+
+
+class Step(NamedTuple):
+    """A step on its way, pickled once."""
+
+    version: str
+    message: bytes = b""  # a StepMessage
+    question: bytes = b""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A tile to evaluate, with what the worker is known to lack."""
+    """A tile to evaluate, with what the worker is known to lack.
+
+    The step travels with a tile for every worker; the other tiles of a step name it only. An empty
+    tile announces a step: a worker prepares for it while the driver draws probes.
+    """
 
     key: Key
-    step: tuple[str, bytes]  # versions, and a StepMessage that is pickled once
+    step: Step
     parts: tuple[bytes, ...] = ()  # of the job, packed
     values: bytes = b""  # tensors, packed
 
     @property
     def nbytes(self) -> int:
         """What it weighs on its way."""
-        return len(self.step[1]) + sum(map(len, self.parts)) + len(self.values)
+        step = len(self.step.message) + len(self.step.question)
+        return step + sum(map(len, self.parts)) + len(self.values)
 
 
 class Answer(NamedTuple):
@@ -67,6 +87,7 @@ class Answer(NamedTuple):
     shape: tuple[int, ...]
     rows: bytes
     seconds: float
+    opening: float  # of these, until the first tile began
     worker: str
 
 
@@ -74,6 +95,7 @@ class Need(NamedTuple):
     """A worker that cannot evaluate yet: what has to be sent along."""
 
     key: Key
+    step: bool  # it has only heard of its number
     parts: bool  # of the job
     tensors: tuple[int, ...]
     moved: bool  # a move was made, and did not lead to the driver's weights

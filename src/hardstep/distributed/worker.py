@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from threading import RLock, Thread
@@ -18,8 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardstep.distributed.jobs import PointsJob, SearchJob, join_parts
-from hardstep.distributed.messages import VERSION, Answer, Misfit, Need, StepMessage, Task
+from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, join_parts
+from hardstep.distributed.messages import (
+    VERSION,
+    Answer,
+    Misfit,
+    Need,
+    Question,
+    StepMessage,
+    Task,
+)
 from hardstep.distributed.tensors import digest, thaw, unpack, unpack_values
 from hardstep.errors import WorkerError
 from hardstep.evaluation.sharing import Opened, Unfit
@@ -38,11 +47,15 @@ class _Run:
         self.parts: dict[bytes, Any] = {}
         self.job: SearchJob | PointsJob | None = None
         self.message: StepMessage | None = None
+        self.asked = Asked(None)  # without candidates
+        self.objective: Any = None
         self.opened: Opened | None = None
+        self.question: Any = None
+        self.drifted = False  # a move did not lead to the driver's weights, which are on their way
 
     def take_step(self, message: StepMessage, task: Task) -> Need | None:
         """Bring everything to the state of a step, or say what is missing."""
-        self.message = self.opened = None
+        self.message = self.opened = self.objective = None
         moved = self._follow_move(message)
         for blob in filter(None, (message.values, task.values)):
             self._take_values(unpack_values(blob))
@@ -50,7 +63,9 @@ class _Run:
         missing = tuple(n for n, known in wanted.items() if self.digests.get(n) != known)
         apart = any(known not in self.parts for known in message.parts)
         if missing or (apart and not task.parts):
-            return Need(task.key, apart, missing, moved and bool(missing), self.worker)
+            self.drifted |= moved and bool(missing)
+            return Need(task.key, False, apart, missing, self.drifted, self.worker)
+        self.drifted = False
         if apart:
             for known, blob in zip(message.parts, task.parts, strict=True):
                 if known not in self.parts:
@@ -61,11 +76,26 @@ class _Run:
             state = {name: thaw(value) for name, value in message.state.items()}
             self.job.space.subspace.load_state_dict(state)
         torch.set_num_threads(message.threads)
-        self.opened = self.job.open(unpack(message.asked, self.tensors))
+        self.asked = unpack(message.asked, self.tensors)
+        self.objective = self.job.place(self.asked)
         self.message = message
         for number in self.tensors.keys() - wanted.keys():
             del self.tensors[number], self.digests[number]
         return None
+
+    def prepare(self) -> None:
+        """Do what can be done before candidates are known; where it fails, `open` fails again."""
+        if self.job is not None and self.opened is None:
+            with suppress(Exception), torch.no_grad():
+                self.job.prepare(self.objective, self.asked)
+
+    def open(self, question: Question) -> None:
+        """Take the candidates."""
+        assert self.job is not None
+        asked = self.asked
+        if question.asked is not None and question.offsets is not None:
+            asked = asked._replace(asked=thaw(question.asked), offsets=thaw(question.offsets))
+        self.question, self.opened = question.question, self.job.open(self.objective, asked)
 
     def _follow_move(self, message: StepMessage) -> bool:
         """Make the driver's last move; false if this is not where it was made."""
@@ -117,26 +147,40 @@ class Worker:
 
     def _evaluate(self, run: _Run, task: Task) -> Reply:
         began, key = time.perf_counter(), task.key
-        if run.message is None or run.message.step != key.step:
-            version, blob = task.step
-            if version != VERSION:
-                raise WorkerError(
-                    f"the driver runs hardstep {version} and worker {self.name} has {VERSION}; "
-                    "install the same versions on both"
-                )
-            need = run.take_step(pickle.loads(blob), task)
-            if need is not None:
-                return need
-        assert run.message is not None
+        need = self._follow(run, task)
+        if need is not None:
+            return need
+        if key.start == key.stop:
+            run.prepare()
+            return Answer(key, key.start, (0,), b"", 0.0, 0.0, self.name)
+        if run.opened is None:
+            if not task.step.question:
+                return Need(key, True, False, (), False, self.name)
+            run.open(pickle.loads(task.step.question))
         assert run.opened is not None
+        opening = time.perf_counter() - began
         try:
             with torch.no_grad():
-                piece = run.opened.piece(run.message.question, key.start, key.stop)
+                piece = run.opened.piece(run.question, key.start, key.stop)
         except Unfit as unfit:
             return Misfit(key, unfit.block, unfit.tier, unfit.reason, self.name)
         rows = piece.rows.detach().double().cpu().numpy()
         spent = time.perf_counter() - began
-        return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, self.name)
+        return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, opening, self.name)
+
+    def _follow(self, run: _Run, task: Task) -> Need | None:
+        """Bring a run to the step of a tile, or say what is missing."""
+        if run.message is not None and run.message.step == task.key.step:
+            return None
+        version, message, _ = task.step
+        if version != VERSION:
+            raise WorkerError(
+                f"the driver runs hardstep {version} and worker {self.name} has {VERSION}; "
+                "install the same versions on both"
+            )
+        if not message:
+            return Need(task.key, True, False, (), False, self.name)
+        return run.take_step(pickle.loads(message), task)
 
 
 def name_process() -> str:

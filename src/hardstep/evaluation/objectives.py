@@ -143,6 +143,18 @@ class ModelObjective:
         with torch.no_grad():
             return self.evaluator.losses(candidates, self.problem)
 
+    def announce(self, candidates: Candidates) -> None:
+        """Tell workers of a step whose candidates are not known yet; `candidates` has none."""
+        announce = getattr(self.evaluator, "announce", None)
+        if announce is not None:
+            announce(candidates, self.problem)
+
+    def prepare(self, candidates: Candidates) -> None:
+        """Do what can be done before candidates are known; `candidates` has none."""
+        prepare = getattr(self.evaluator, "prepare", None)
+        if prepare is not None:
+            prepare(candidates, self.problem)
+
     def open(self, candidates: Candidates) -> Opened:
         """What answers for any range of them; whole particles, if the evaluator has no tiles."""
         open_step = getattr(self.evaluator, "open", None)

@@ -86,6 +86,7 @@ class Incremental:
         self._remarks: Mapping[str, str] = {}  # on what was searched in the last step, by tensor
         self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
+        self._ready: tuple[Problem, int, Record | str] | None = None  # for the next step
 
     def __repr__(self) -> str:
         return f"Incremental(memory_budget={self.memory_budget}, fused={self.fused})"
@@ -132,6 +133,16 @@ class Incremental:
         del candidates, problem
         return ask_without_misfits()
 
+    def prepare(self, candidates: Candidates, problem: Problem) -> None:
+        """Record a step whose candidates are not known yet; `candidates` has none of them.
+
+        Raises:
+            Exception: Whatever recording raises.
+        """
+        self._ready = None
+        if not candidates.subspace.everywhere:
+            self._ready = problem, candidates.seed, self._record(candidates, problem)
+
     def open(self, candidates: Candidates, problem: Problem) -> Opened:
         """A step of which parts can be evaluated."""
         step = self._begin(candidates, problem)
@@ -161,7 +172,9 @@ class Incremental:
             return "a candidate moves every tensor, so there is nothing to keep"
         memory = self._memories.setdefault(candidates.subspace, Memory())
         try:
-            written = self._record(candidates, problem)
+            written = self._take_ready(candidates, problem)
+            if written is None:
+                written = self._record(candidates, problem)
             if isinstance(written, Record):
                 return Step(candidates, problem, written, memory)
             return cut(candidates, problem, memory, written, self.memory_budget, self.fallback)
@@ -171,6 +184,13 @@ class Incremental:
             return str(reason)
         except Exception as reason:  # a real fault of the model raises again in the fallback
             return f"{type(reason).__name__}: {reason}"
+
+    def _take_ready(self, candidates: Candidates, problem: Problem) -> Record | str | None:
+        """What has been recorded for this very step."""
+        ready, self._ready = self._ready, None
+        if ready is None or ready[0] is not problem or ready[1] != candidates.seed:
+            return None
+        return ready[2]
 
     def _record(self, candidates: Candidates, problem: Problem) -> Record | str:
         """The forward pass, or that it does not fit; nothing of it is alive then."""

@@ -175,6 +175,7 @@ class PolyStep:
         asked = self._objective(inputs, target, loss_fn, batched, objective)
         with claim(self.model):
             if not self._answer(asked):
+                self._announce(asked)
                 proposal = self.propose()
                 losses = evaluate(proposal, self.candidates, asked)
                 check_batch(losses, inputs)
@@ -304,6 +305,12 @@ class PolyStep:
                 self._move(found.move)
                 return True
         return False
+
+    def _announce(self, objective: Objective) -> None:
+        """Let workers prepare for a step while its probes are drawn."""
+        announce = getattr(objective, "announce", None)
+        if announce is not None:
+            announce(self._candidates_at(torch.empty(0, dtype=torch.long), self._like[:0]))
 
     def _weights(self) -> Tensor:
         return self.particles.to_particles(self.subspace.project(self.tensors))

@@ -8,7 +8,8 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -56,6 +57,25 @@ class Node:
         """Arguments and keyword arguments with something in place of every reference."""
         args = [_fill(argument, operand) for argument in self.args]
         return args, {name: _fill(value, operand) for name, value in self.kwargs.items()}
+
+
+class _Traits(NamedTuple):
+    """What is asked of every operation, looked up once: torch takes microseconds to answer."""
+
+    text: str
+    name: str
+    writes: bool
+    is_random: bool
+
+
+@cache
+def _describe(func: Any) -> _Traits:
+    return _Traits(
+        str(func),
+        str(func.overloadpacket.__name__),
+        bool(func._schema.is_mutable),
+        torch.Tag.nondeterministic_seeded in func.tags,
+    )
 
 
 def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
@@ -132,6 +152,7 @@ class _Recorder(DispatchMode):
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
         self.values: list[Tensor] = []
+        self.refs: list[Ref] = []  # to these
         self.numbers: dict[int, int] = {}  # id of a tensor object -> its current value
         self.kept: list[Tensor] = []  # keeps ids from being reused
         self.owners: dict[int, list[Tensor]] = {}  # storage -> tensor objects seen on it
@@ -163,8 +184,13 @@ class _Recorder(DispatchMode):
         return _STALE in numbers or not numbers.isdisjoint(self.reached)
 
     def _new(self, tensor: Tensor) -> int:
+        return self._know(tensor, self._list(tensor), _storage(tensor))
+
+    def _list(self, tensor: Tensor) -> int:
+        number = len(self.values)
         self.values.append(tensor)
-        return self._know(tensor, len(self.values) - 1)
+        self.refs.append(Ref(number))
+        return number
 
     def _made(self, tensor: Tensor, number: int | None = None) -> int:
         """A result, unlike an argument, takes memory of ours unless it is a view."""
@@ -172,7 +198,9 @@ class _Recorder(DispatchMode):
         if storage not in self.owners:
             self.own.add(storage)
             self._keep(tensor)
-        return self._new(tensor) if number is None else self._know(tensor, number)
+        if number is None:
+            number = self._list(tensor)
+        return self._know(tensor, number, storage)
 
     def _keep(self, tensor: Tensor) -> None:
         with unseen():
@@ -190,11 +218,11 @@ class _Recorder(DispatchMode):
             "memory budget; a larger memory_budget or a smaller batch would make it faster"
         )
 
-    def _know(self, tensor: Tensor, number: int) -> int:
+    def _know(self, tensor: Tensor, number: int, storage: int) -> int:
         """From now on this object holds that value."""
         self.numbers[id(tensor)] = number
         self.kept.append(tensor)
-        self.owners.setdefault(_storage(tensor), []).append(tensor)
+        self.owners.setdefault(storage, []).append(tensor)
         return number
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -205,15 +233,15 @@ class _Recorder(DispatchMode):
         called = func
         if self.reads_numbers:
             called, refs = self._lift_numbers(func, args, refs, found)
-        inputs = tuple(found)
-        written = find_written(func, args, kwargs)
+        inputs, traits = tuple(found), _describe(called)
+        written = find_written(func, args, kwargs) if traits.writes else []
         for tensor in written:
             self._before_write(tensor)
         # A loop over time computes the same things again and again; they are one value.
-        repeatable = not written and torch.Tag.nondeterministic_seeded not in func.tags
-        key = f"{called} {refs} {ref_kwargs}"
+        repeatable = not written and not traits.is_random
+        key = f"{traits.text} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
-        if again and func.overloadpacket.__name__ in self.costly:
+        if again and traits.name in self.costly:
             result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
         else:
             result = func(*args, **kwargs)
@@ -230,7 +258,7 @@ class _Recorder(DispatchMode):
         if not self.reached.isdisjoint(inputs):
             self.reached.update(numbers)
         functional = functional_form(called) if written else called
-        name = str((functional or called).overloadpacket.__name__)
+        name = _describe(functional or called).name
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
         if repeatable and "empty" not in name:
@@ -247,7 +275,7 @@ class _Recorder(DispatchMode):
         if index == _STALE:
             raise Refused("the forward pass reads a tensor after writing to a view of it")
         found.append(index)
-        return Ref(index)
+        return self.refs[index]
 
     def _lift_numbers(
         self, func: Any, args: Any, refs: tuple[Any, ...], found: list[int]
@@ -267,7 +295,7 @@ class _Recorder(DispatchMode):
             key = (repr(argument), dtype)  # which tells zeros of either sign apart
             if key not in self.lifted:
                 with undispatched():
-                    self.lifted[key] = Ref(self._new(torch.tensor(argument, dtype=dtype)))
+                    self.lifted[key] = self.refs[self._new(torch.tensor(argument, dtype=dtype))]
             found.append(self.lifted[key].index)
             return self.lifted[key]
 
