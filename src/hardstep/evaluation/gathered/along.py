@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
@@ -96,7 +97,11 @@ def call_part(node: Node, scene: Scene) -> Call:
         read.asked = {}
         return replace(taken.drop_terms(), base=read.base(node.outputs[0]))
 
-    return replace(call, run=run, asks={index: asked}, carry=carry)
+    def defer(read: Reader) -> Deferred | None:
+        undone = read.deferred(index) if read.asked.get(index) == asked else None
+        return undone.drop(own) if undone is not None and drops else undone
+
+    return replace(call, run=run, asks={index: asked}, carry=carry, defer=defer)
 
 
 def _take_part(part: Tensor, cut: Cut, drops: bool) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.passes import Pass, Passes, build_pass, find_differing, run_pass
 from hardstep.evaluation.gathered.plan import Plan
@@ -293,12 +294,13 @@ class Gathering:
         number = 0
         while number < len(nodes):
             carried = self._carry(read, nodes[number], parts)
+            carried = carried or self._defer(read, nodes[number], parts)
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
-            if carried is not None and carried.terms:
-                read.put(taken[0].outputs[0], carried, read.out)
-            elif carried is not None:
+            if isinstance(carried, Outer) and not carried.terms:
                 pass  # the base's: units of queries leave keys as they are
+            elif carried is not None:
+                read.put(taken[0].outputs[0], carried, read.out)
             elif made is not None:
                 ended = {
                     i for node in taken for i in node.inputs if last_use[i] < number + made.num
@@ -325,6 +327,21 @@ class Gathering:
         read.spread = self.plan.spread
         read.find = lambda index: self._find_alone(read, node, parts, index)
         return call.carry(read)
+
+    def _defer(
+        self, read: Reader, node: Node, parts: Mapping[int, Part]
+    ) -> Deferred | None:
+        """A product that is left undone, or what a node makes of one."""
+        call, out = self.plan.call(node), node.outputs[0]
+        if call is None or call.defer is None or isinstance(read, RowReader):
+            return None
+        starts = out in self.plan.deferred and any(i in read.env for i in node.inputs)
+        if not starts and not any(isinstance(read.env.get(i), Deferred) for i in node.inputs):
+            return None
+        if not starts and call.inner:
+            return None
+        read.asked, read.out = parts[out]
+        return call.defer(read)
 
     def _find_alone(
         self, read: Reader, node: Node, parts: Mapping[int, Part], index: int
@@ -407,7 +424,7 @@ class _Either:
         return any(index in one for one in self._some)
 
 
-def _describe(value: Tensor | Change | Outer) -> object:
+def _describe(value: Tensor | Change | Outer | Deferred) -> object:
     """What the code of a pass depends on."""
     return value.form if isinstance(value, Outer) else type(value)
 
@@ -440,7 +457,7 @@ def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
     return whole
 
 
-def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | None) -> Tensor:
+def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | Deferred | None) -> Tensor:
     """A piece's value for each of its candidates; the base's where none of them changes it."""
     if isinstance(found, Stacked):
         return found.values

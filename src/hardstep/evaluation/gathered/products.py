@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred, multiply_deferred
 from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
@@ -51,12 +52,19 @@ def call_product(node: Node, scene: Scene) -> Call:
         vector = None if bias is None else scene.base(bias)
         return outer.multiply(base, scene.base(right), vector, key)
 
+    def defer(read: Reader) -> Deferred | None:
+        if any(read.is_changed(i) for i in (right, *added)):
+            return None
+        vector = None if bias is None else scene.base(bias)
+        return Deferred(read.read(left), scene.base(right), vector, tuple(range(last + 1)))
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last:
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track, carry=carry)
+    inner = scene.base(left).shape[-1]
+    return Call([place], run, track, carry=carry, defer=defer, inner=inner)
 
 
 def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Outer:
@@ -136,12 +144,18 @@ def _call_rows(node: Node, scene: Scene, left: int, right: int) -> Call:
         base = read.base_result(node.outputs[0])
         return outer.multiply(base, read.scene.base(right)[0], None, ())
 
+    def defer(read: Reader) -> Deferred | None:
+        if read.is_changed(right) or not alike:
+            return None
+        return Deferred(read.read(left), scene.base(right)[0], None, tuple(range(last + 1)))
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last or (dim == 0 and not alike):
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track, carry=carry)
+    inner = scene.base(left).shape[-1] if alike else 0
+    return Call([place], run, track, carry=carry, defer=defer, inner=inner)
 
 
 def call_batch_product(node: Node, scene: Scene) -> Call:
@@ -164,7 +178,9 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
         outer = None if added else _add_outer(read, out, left, right)
         if outer is not None:
             return (outer,)
-        product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
+        product = _multiply_undone(read, left, right)
+        if product is None:
+            product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
         if added:
             shift = read.align(added[0], 3, place)
             product = scales["beta"] * shift + scales["alpha"] * product
@@ -191,7 +207,24 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     for index in (left, right):
         if scene.places[index] is None and place.size > 1 and scene.base(index).shape[0] > 1:
             raise Mixed(f"{node.name} with a matrix that is no example's")
-    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry)
+    alike = scene.places[left] == scene.places[right]
+    meets = {left: right, right: left} if alike and not added else {}
+    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry, meets=meets)
+
+
+def _multiply_undone(read: Reader, left: int, right: int) -> Tensor | None:
+    """A product with a factor that has been left undone, without making it."""
+    if not (read.has_examples(left) and read.has_examples(right)):
+        return None
+    own = read.deferred(right)
+    if own is not None:
+        return multiply_deferred(read.read(left), own)
+    own, last = read.deferred(left), len(read.scene.shape(left)) - 1
+    if own is None or left in read.asked:
+        return None
+    turned = own.permute([*range(last - 1), last, last - 1])
+    found = multiply_deferred(read.read(right).transpose(-1, -2), turned)
+    return None if found is None else found.transpose(-1, -2)
 
 
 def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.scene import Cut, Scene
@@ -60,7 +61,7 @@ class Reader:
 
     def __init__(self, lifts: Lifts, num: int, pairs: Pairs | None) -> None:
         self.scene, self.lifts, self.num, self.pairs = lifts.scene, lifts, num, pairs
-        self.env: dict[int, Tensor | Change | Outer] = {}  # tensors are of examples
+        self.env: dict[int, Tensor | Change | Outer | Deferred] = {}  # tensors are of examples
         self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
@@ -106,6 +107,15 @@ class Reader:
         fits = self.asked.get(index) == self.cuts.get(index)
         return found if isinstance(found, Outer) and fits else None
 
+    def deferred(self, index: int) -> Deferred | None:
+        """What is needed of a value, if it is a product that is left undone."""
+        found, have, want = self.env.get(index), self.cuts.get(index), self.asked.get(index)
+        if not isinstance(found, Deferred) or have == want:
+            return found if isinstance(found, Deferred) else None
+        if want is None or (have is not None and have.dim != want.dim):
+            raise AssertionError("a part is asked for that was not kept")
+        return found.narrow(want.dim, want.start - (have.start if have else 0), want.length)
+
     def as_outer(self, index: int) -> Outer | None:
         """A recorded value with terms added; a changed unit is such a value, too."""
         if self.pairs is not None or self.asked or self.out:
@@ -122,7 +132,7 @@ class Reader:
         """A value that no candidate changes, as one without terms."""
         return Outer(self.base(index), ())
 
-    def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
+    def put(self, index: int, value: Tensor | Outer | Deferred, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
         self.env[index] = value
         self.cuts.pop(index, None)
@@ -144,9 +154,9 @@ class Reader:
         return not any(self.shares(other, found) for other in self.env if other != index)
 
     def build_all(self) -> None:
-        """Nothing is left as the factors of an outer product."""
+        """Nothing is left as the factors of a product."""
         for index, value in self.env.items():
-            if isinstance(value, Outer):
+            if isinstance(value, Outer | Deferred):
                 self.env[index] = value.build()
 
     # -- values --------------------------------------------------------------------------------
@@ -154,7 +164,10 @@ class Reader:
     def read(self, index: int) -> Tensor:
         """A value of examples: (lead, *own shape), the first of the leading axes may be 1."""
         found = self.env.get(index)
-        if isinstance(found, Outer):
+        own = self.deferred(index)
+        if own is not None and own is not found:
+            return own.build()  # of a part, as often as it is read
+        if isinstance(found, Outer | Deferred):
             found = self.env[index] = found.build()
         if isinstance(found, Tensor):
             return self._cut(found, index, self.cuts.get(index), 2)
@@ -192,7 +205,7 @@ class Reader:
 
     def _stack(self, index: int) -> Tensor:
         change = self.env[index]
-        assert not isinstance(change, Tensor | Outer)
+        assert not isinstance(change, Tensor | Outer | Deferred)
         return stack(self.scene.base(index), change, self.num, None).values
 
     def by_candidate(self, values: Tensor) -> Tensor:
