@@ -90,12 +90,17 @@ def call_part(node: Node, scene: Scene) -> Call:
 
     def carry(read: Reader) -> Outer | None:
         outer = read.env.get(index)
-        if not isinstance(outer, Outer) or not outer.is_recorded or index in read.cuts or read.out:
+        if not isinstance(outer, Outer) or not outer.is_recorded or index in read.cuts:
             return None
-        ndim = len(scene.shape(index))
-        taken = outer.change(lambda part: _take_part(pad(part, ndim), asked, drops))
+        ndim, rows = len(scene.shape(index)), read.asked.get(index) if read.out else None
+
+        def take(part: Tensor) -> Tensor:
+            part = pad(part, ndim) if rows is None else _narrow(pad(part, ndim), rows)
+            part = _narrow(part, asked)
+            return part.squeeze(2 + asked.dim) if drops else part
+
         read.asked = {}
-        return replace(taken.drop_terms(), base=read.base(node.outputs[0]))
+        return replace(outer.change(take).drop_terms(), base=read.base_result(node.outputs[0]))
 
     def defer(read: Reader) -> Deferred | None:
         undone = read.deferred(index) if read.asked.get(index) == asked else None
@@ -104,11 +109,10 @@ def call_part(node: Node, scene: Scene) -> Call:
     return replace(call, run=run, asks={index: asked}, carry=carry, defer=defer)
 
 
-def _take_part(part: Tensor, cut: Cut, drops: bool) -> Tensor:
+def _narrow(part: Tensor, cut: Cut) -> Tensor:
     """A stretch of a dimension, where a value is not the same all along it."""
     axis = 2 + cut.dim
-    part = part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
-    return part.squeeze(axis) if drops else part
+    return part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
 
 
 def call_cat(node: Node, scene: Scene) -> Call:

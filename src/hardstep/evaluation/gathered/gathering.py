@@ -293,6 +293,9 @@ class Gathering:
         parts = parts or self.plan.parts
         number = 0
         while number < len(nodes):
+            if not any(index in read.env for index in nodes[number].inputs):
+                number += 1
+                continue
             carried = self._carry(read, nodes[number], parts)
             carried = carried or self._defer(read, nodes[number], parts)
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
@@ -307,7 +310,7 @@ class Gathering:
                 }
                 spent = {i for i in ended if i not in kept and i not in self._behind}
                 self._run_pass(read, made, taken, parts, spent)
-            elif any(index in read.env for index in taken[0].inputs):
+            else:
                 self._run_one(read, taken[0], parts)
             number += len(taken)
             for index in {i for node in taken for i in node.inputs}:

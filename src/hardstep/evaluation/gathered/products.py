@@ -187,7 +187,7 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
         return (product,)
 
     def carry(read: Reader) -> Outer | None:
-        if added or read.pairs is not None or read.asked or read.out:
+        if added or read.pairs is not None:
             return None
         factors = []
         for index in (left, right):
