@@ -300,10 +300,11 @@ class Gathering:
             carried = carried or self._defer(read, nodes[number], parts)
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
-            if isinstance(carried, Outer) and not carried.terms:
+            if isinstance(carried, Outer) and carried.is_recorded and not carried.terms:
                 pass  # the base's: units of queries leave keys as they are
             elif carried is not None:
                 read.put(taken[0].outputs[0], carried, read.out)
+                read.pass_on(taken[0].outputs[0], taken[0].inputs)
             elif made is not None:
                 ended = {
                     i for node in taken for i in node.inputs if last_use[i] < number + made.num
@@ -398,6 +399,7 @@ class Gathering:
             env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
             return
         read.asked, read.out = parts[node.outputs[0]]
+        read.adds_later = self.passes is not None and read.pairs is None and self.plan.is_soft
         for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
@@ -405,7 +407,7 @@ class Gathering:
                 read.env[index] = Stacked(value)
             else:
                 read.put(index, value, read.out)
-                if self.plan.is_product(node):
+                if self.plan.is_product(node) and not _is_recorded(value):
                     read.fresh.add(index)
 
     def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
@@ -415,6 +417,10 @@ class Gathering:
         base = self.lifts.of(index)
         few = bool((value[:1, :1] == base[:1]).all())  # mostly says no already
         return few and bool((value == base).all())
+
+
+def _is_recorded(value: Tensor | Outer) -> bool:
+    return isinstance(value, Outer) and value.is_recorded
 
 
 class _Either:

@@ -34,7 +34,8 @@ class Outer:
         scale: Of every row.
         shift: Of every unit.
         key: What the base is known by where all candidates share it: its product with a weight is
-            then computed once a step. The empty one stands for a recorded value.
+            then computed once a step. The empty one stands for a recorded value. Without terms and
+            scale, the base is a product to which a bias is still to be added.
     """
 
     base: Tensor

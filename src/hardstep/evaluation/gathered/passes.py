@@ -364,7 +364,8 @@ def _find_place(
 ) -> Tensor | None:
     """A value that is not needed any more, of the size of a result; rows are read, then written."""
     for table, value in zip(made.tables, tables, strict=True):
-        if table.part or table.index not in spent or not read.is_alone(table.index):
+        whole = table.part in ("", "base")
+        if not whole or table.index not in spent or not read.is_alone(table.index):
             continue
         same = value.numel() == Size(shape).numel() and value.dtype == dtype
         if same and value.is_contiguous() and read.shares(table.index, value):

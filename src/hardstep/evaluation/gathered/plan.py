@@ -51,6 +51,8 @@ class Plan:
         self.nodes = [node for node in walk.nodes if not self._is_behind(node)]
         self.after = [node for node in walk.nodes if self._is_behind(node)]
         self._check_after()
+        # A hard choice asks for numbers that keep the base's order of operations.
+        self.is_soft = not any(operators[node.name].is_hard for node in self.nodes)
         needs = self._find_needs()
         self.parts: Mapping[int, Part] = {
             node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
@@ -91,11 +93,8 @@ class Plan:
         return False
 
     def _find_deferred(self) -> set[int]:
-        """Products that are left undone, since little of them is read.
-
-        Not before a hard choice: the numbers from which it chooses keep their order of operations.
-        """
-        if any(self.operators[node.name].is_hard for node in self.nodes):
+        """Products that are left undone, since little of them is read."""
+        if not self.is_soft:
             return set()
         found = set()
         for node in self.nodes:

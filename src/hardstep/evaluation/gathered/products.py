@@ -35,12 +35,17 @@ def call_product(node: Node, scene: Scene) -> Call:
         if weight is not None and not isinstance(weight, Column):
             raise Mixed(f"{node.name} with a weight for each candidate")
         value = read.read(left)
+        if fixed and bias is not None and read.adds_later:
+            key = ("product", out)
+            return (Outer(_multiply(read, value, right, None), (), None, scene.base(bias), key),)
         result = _multiply(read, value, right, bias)
         return (_correct(read, result, value, right, weight, bias) if weight else result,)
 
     def carry(read: Reader) -> Outer | None:
         outer = read.outer(left)
         if outer is None or any(read.is_changed(i) for i in (right, *added)):
+            return None
+        if outer.scale is None and outer.shift is not None:
             return None
         key = outer.key and (outer.key, out)
         if outer.key == ():

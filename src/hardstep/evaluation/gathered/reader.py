@@ -5,7 +5,7 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 (1, pairs) of a candidate and an example.
 """
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -66,6 +66,7 @@ class Reader:
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
         self.spread: Container[int] = ()  # values that are multiplied by matrices
+        self.adds_later = False  # whether a pass may add the bias of the next product
         self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
         self.fresh: set[int] = set()  # values that were made in memory of their own
         self._gathered: dict[int, Tensor] = {}
@@ -141,17 +142,30 @@ class Reader:
 
     def shares(self, index: int, value: Tensor) -> bool:
         """Whether a tensor has the memory of a changed value."""
-        found = self.env.get(index)
-        if not isinstance(found, Tensor):
+        found = self._find_numbers(index)
+        if found is None:
             return False
         return found.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
 
     def is_alone(self, index: int) -> bool:
         """Whether a value has memory of its own, which no other value uses."""
-        found = self.env.get(index)
-        if index not in self.fresh or not isinstance(found, Tensor):
+        found = self._find_numbers(index)
+        if index not in self.fresh or found is None:
             return False
         return not any(self.shares(other, found) for other in self.env if other != index)
+
+    def _find_numbers(self, index: int) -> Tensor | None:
+        """Where the numbers of a changed value are."""
+        found = self.env.get(index)
+        found = found.base if isinstance(found, Outer) else found
+        found = found.rows if isinstance(found, Deferred) else found
+        return found if isinstance(found, Tensor) else None
+
+    def pass_on(self, index: int, inputs: Iterable[int]) -> None:
+        """A value is alone in its memory if it has that of one which was."""
+        found = self._find_numbers(index)
+        if found is not None and any(i in self.fresh and self.shares(i, found) for i in inputs):
+            self.fresh.add(index)
 
     def build_all(self) -> None:
         """Nothing is left as the factors of a product."""
