@@ -48,10 +48,13 @@ class Gathering:
         self.walk, self.plan, self.lifts = walk, plan, lifts
         self.passes = passes
         self.scene = plan.scene
-        limit = PIECE_BYTES if passes is None else PASS_BYTES
-        self.piece = max(1, limit // walk.largest)
+        self.piece = self._find_piece(walk.largest)
         self._behind = {index for node in plan.after for index in node.inputs}
         self._behind.add(walk.record.result)
+
+    def _find_piece(self, largest: int) -> int:
+        """How many candidates run together whose largest value has so many bytes."""
+        return max(1, (PIECE_BYTES if self.passes is None else PASS_BYTES) // max(1, largest))
 
     def losses(self, candidates: Candidates, tile: Span) -> Tensor:
         """The losses of a tile."""
@@ -126,11 +129,13 @@ class Gathering:
         parts: list[Reader] = []
         entry = self._find_entry(nodes, env) if self.passes is None else None
         first = entry.end if entry is not None and entry.end < middle else 0
-        for part in self._list_pieces(num) if middle else ():
-            parts.append(self._begin(env, part))
+        start, size = 0, 1
+        while middle and start < num:  # the first candidate shows how large values are
+            parts.append(self._begin(env, slice(start, min(start + size, num))))
             if entry is not None and first:
                 self._enter_rows(parts[-1], entry, nodes)
             self._run(parts[-1], nodes[first:middle], "pieces", kept)
+            start, size = start + size, size if start else self._find_piece(parts[0].largest)
         read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
         self._run(read, nodes[middle:], "joined")
         return read
@@ -165,10 +170,17 @@ class Gathering:
         read.env.update(fill_in(rows, region, self.lifts))
 
     def _is_large(self, node: Node) -> bool:
-        """Whether an operation reads or makes large values of examples."""
+        """Whether an operation reads or makes large values of examples, or parts of values."""
+        asked, out = self.plan.parts[node.outputs[0]]
+        cuts = {**asked, **dict.fromkeys(node.outputs, out)}
         values = [i for i in (*node.inputs, *node.outputs) if self.scene.places.get(i) is not None]
-        sizes = [self.walk.base(index).nbytes for index in values]
+        sizes = [self._count_bytes(index, cuts.get(index)) for index in values]
         return max(sizes, default=0) > self.walk.largest / LARGE
+
+    def _count_bytes(self, index: int, cut: Cut | None) -> float:
+        """Of a part of a value."""
+        share = 1.0 if cut is None else cut.length / self.scene.shape(index)[cut.dim]
+        return self.walk.base(index).nbytes * share
 
     def _list_pieces(self, num: int) -> list[slice]:
         starts = range(0, num, self.piece)

@@ -66,6 +66,7 @@ class Reader:
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
         self.spread: Container[int] = ()  # values that are multiplied by matrices
+        self.largest = 0  # bytes of a value of one candidate that was kept
         self.adds_later = False  # whether a pass may add the bias of the next product
         self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
         self.fresh: set[int] = set()  # values that were made in memory of their own
@@ -136,6 +137,7 @@ class Reader:
     def put(self, index: int, value: Tensor | Outer | Deferred, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
         self.env[index] = value
+        self.largest = max(self.largest, count_bytes(value) // self.lead[0])
         self.cuts.pop(index, None)
         if cut is not None:
             self.cuts[index] = cut
@@ -392,3 +394,10 @@ def differing_examples(scene: Scene, index: int, column: Column) -> Tensor:
     shape = differs.shape
     parts = [*shape[:at], place.outer, scene.num, place.inner, *shape[at + 1 :]]
     return differs.reshape(parts).movedim(at + 1, 1).flatten(2).any(dim=2)
+
+
+def count_bytes(value: Tensor | Outer | Deferred) -> int:
+    """Of what candidates do not share."""
+    if isinstance(value, Outer):
+        return sum(part.nbytes for name, part in value.parts.items() if name != "base")
+    return value.rows.nbytes if isinstance(value, Deferred) else value.nbytes
