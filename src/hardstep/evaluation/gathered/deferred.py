@@ -174,17 +174,17 @@ def multiply_deferred(other: Tensor, own: Deferred) -> Tensor | None:
     weight = weight.reshape(len(weight), -1, weight.shape[-1]).transpose(0, 1)  # by head
     bias = None if own.bias is None else own.bias.permute(units).reshape(weight.shape[0], -1)
     apart = other.reshape(*other.shape[:2], weight.shape[0], *other.shape[-2:])
+    result: Tensor
     if own.order[-1] == 0:
-        met = _multiply_heads(apart, weight.transpose(1, 2)).flatten(2, 3)
-        result = torch.matmul(met, own.rows.transpose(2, 3)).unflatten(2, apart.shape[2:4])
+        met = _multiply_heads(apart, weight.transpose(1, 2))
+        result = _multiply_all(met, own.rows.transpose(2, 3))
         if bias is not None:
             result = result + (apart * bias.unsqueeze(1)).sum(dim=-1, keepdim=True)
     else:
-        mixed = torch.matmul(apart.flatten(2, 3), own.rows).unflatten(2, apart.shape[2:4])
-        result = _multiply_heads(mixed, weight)
+        result = _multiply_heads(_multiply_all(apart, own.rows), weight)
         if bias is not None:
             result = result + apart.sum(dim=-1, keepdim=True) * bias.unsqueeze(1)
-    return result.reshape(*other.shape[:-1], last)
+    return result.reshape(*result.shape[:2], *other.shape[2:-1], last)
 
 
 def _multiply_heads(values: Tensor, weight: Tensor) -> Tensor:
@@ -192,3 +192,9 @@ def _multiply_heads(values: Tensor, weight: Tensor) -> Tensor:
     front = values.movedim(2, 0)
     flat = torch.bmm(front.reshape(len(front), -1, front.shape[-1]), weight)
     return flat.reshape(*front.shape[:-1], -1).movedim(0, 2)
+
+
+def _multiply_all(values: Tensor, rows: Tensor) -> Tensor:
+    """(lead, heads, rows, inner) times (lead, inner, units), which all heads share."""
+    result = torch.matmul(values.flatten(2, 3), rows)
+    return result.reshape(*result.shape[:2], *values.shape[2:4], result.shape[-1])

@@ -6,7 +6,7 @@ weights. Of a value of which the loss sees a few tokens, only these are computed
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.passes import Pass, Passes, build_pass, find_differing, run_pass
+from hardstep.evaluation.gathered.pieces import join, take_some
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
@@ -136,7 +137,7 @@ class Gathering:
                 self._enter_rows(parts[-1], entry, nodes)
             self._run(parts[-1], nodes[first:middle], "pieces", kept)
             start, size = start + size, size if start else self._find_piece(parts[0].largest)
-        read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
+        read = join(parts, self._begin(env, slice(0, num)), kept - env.keys())
         self._run(read, nodes[middle:], "joined")
         return read
 
@@ -188,7 +189,7 @@ class Gathering:
 
     def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
         read = Reader(self.lifts, part.stop - part.start, None)
-        read.env.update({index: _take(change, part) for index, change in env.items()})
+        read.env.update({index: take_some(change, part) for index, change in env.items()})
         if self.passes is not None:
             read.spread_rows()
         return read
@@ -308,8 +309,9 @@ class Gathering:
             if not any(index in read.env for index in nodes[number].inputs):
                 number += 1
                 continue
-            carried = self._carry(read, nodes[number], parts)
-            carried = carried or self._defer(read, nodes[number], parts)
+            carried = self._carry(read, nodes[number], parts) or self._defer(
+                read, nodes[number], parts
+            )
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
             if isinstance(carried, Outer) and carried.is_recorded and not carried.terms:
@@ -344,9 +346,7 @@ class Gathering:
         read.find = lambda index: self._find_alone(read, node, parts, index)
         return call.carry(read)
 
-    def _defer(
-        self, read: Reader, node: Node, parts: Mapping[int, Part]
-    ) -> Deferred | None:
+    def _defer(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Deferred | None:
         """A product that is left undone, or what a node makes of one."""
         call, out = self.plan.call(node), node.outputs[0]
         if call is None or call.defer is None or isinstance(read, RowReader):
@@ -452,41 +452,3 @@ def _describe(value: Tensor | Change | Outer | Deferred) -> object:
 
 def _first(pair: tuple[int, object]) -> int:
     return pair[0]
-
-
-def _take(change: Change, part: slice) -> Change:
-    """A change of some of the candidates."""
-    if isinstance(change, Column):
-        return Column(change.axis, change.unit[part], change.slices[part])
-    assert isinstance(change, Stacked)
-    return Stacked(change.values[part])
-
-
-def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
-    """What pieces computed, one behind the other."""
-    for part in parts:
-        whole.cuts.update(part.cuts)
-    for index in kept:
-        found = [part.env.get(index) for part in parts]
-        pieces = [
-            _expand(whole, part.num, index, one) for part, one in zip(parts, found, strict=True)
-        ]
-        if any(isinstance(one, Tensor) for one in found):
-            whole.env[index] = torch.cat(pieces)
-        elif any(isinstance(one, Stacked) for one in found):
-            whole.env[index] = Stacked(torch.cat(pieces))
-    return whole
-
-
-def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | Deferred | None) -> Tensor:
-    """A piece's value for each of its candidates; the base's where none of them changes it."""
-    if isinstance(found, Stacked):
-        return found.values
-    if isinstance(found, Tensor):
-        return found.expand(num, *found.shape[1:])
-    if whole.scene.places[index] is None:
-        base = whole.scene.base(index)
-    else:
-        base, cut = whole.lifts.of(index), whole.cuts.get(index)
-        base = base if cut is None else base.narrow(1 + cut.dim, cut.start, cut.length)
-    return base.expand(num, *base.shape)

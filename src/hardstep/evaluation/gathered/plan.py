@@ -12,7 +12,6 @@ from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.trace.record import Node
 
-
 SAVES = 2  # times fewer operations than a product, so that it is left undone
 
 
