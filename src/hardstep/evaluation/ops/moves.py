@@ -110,5 +110,5 @@ OPERATORS = (
     ),
     _shuffled("flip"),
     _shuffled("roll"),
-    Operator("repeat", events=follow_move),
+    Operator("repeat", repeats=True, events=follow_move),
 )
