@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
-from hardstep.evaluation.gathered.scene import Call, Cut, Scene
+from hardstep.evaluation.gathered.scene import ApartRule, Call, Cut, Scene
 from hardstep.evaluation.incremental.along import find_dim_argument, find_dims
 from hardstep.evaluation.trace.record import Node, Ref
 
@@ -115,30 +116,36 @@ def _narrow(part: Tensor, cut: Cut) -> Tensor:
     return part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
 
 
-def call_cat(node: Node, scene: Scene) -> Call:
-    """Values one behind the other along a dimension that holds no examples."""
+def join_values(is_new: bool) -> ApartRule:
+    """Values one behind the other, along a dimension that holds no examples or is new."""
+    return partial(_call_join, is_new=is_new)
+
+
+def _call_join(node: Node, scene: Scene, is_new: bool) -> Call:
     out = scene.base(node.outputs[0])
     dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % out.dim()
-    refs = [ref.index for ref in node.args[0]]
+    refs, ndim = [ref.index for ref in node.args[0]], out.dim() - is_new
     places = {scene.places[i] for i in refs} - {None}
-    if len(places) != 1 or any(scene.base(i).dim() != out.dim() for i in refs):
-        raise Mixed("cat of examples on different axes")
+    if len(places) != 1 or any(scene.base(i).dim() != ndim for i in refs):
+        raise Mixed(f"{node.name} of examples on different axes")
     (place,) = places
     assert place is not None
-    own = place.check_dim(dim, node.name)
+    found = replace(place, axis=place.axis + (is_new and dim <= place.axis))
+    own = found.check_dim(dim, node.name)
+    function = torch.stack if is_new else torch.cat
 
     def run(read: Reader) -> tuple[Tensor]:
-        parts = [read.align(index, out.dim(), place) for index in refs]
+        parts = [read.align(index, ndim, place) for index in refs]
         length = max(part.dim() for part in parts)
         wide = [part.reshape(*[1] * (length - part.dim()), *part.shape) for part in parts]
-        return (torch.cat([read.widen(part) for part in wide], own + 2),)
+        return (function([read.widen(part) for part in wide], own + 2),)
 
     def track(dim: int) -> Mapping[int, int]:
         if dim == own:
-            raise Mixed("cat along the dimension")
-        return dict.fromkeys(refs, dim)
+            raise Mixed(f"{node.name} along the dimension")
+        return dict.fromkeys(refs, dim - (is_new and dim > own))
 
-    return Call([place], run, track)
+    return Call([found], run, track)
 
 
 def call_padding(node: Node, scene: Scene) -> Call:
