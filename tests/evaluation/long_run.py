@@ -1,9 +1,10 @@
-"""The exactness suite at length: `python -m tests.evaluation.long_run [first] [count]`.
+"""The exactness suite at length: `python -m tests.evaluation.long_run [first] [count] [kind]`.
 
 Compares the losses of the fast tiers with plain forward passes on random models (default 500, seeds
-from 1,000; every other one a network for pictures, the rest in turn of ordinary layers, recurrent
-and of attention; half of the latter have compiled passes) over eight subspaces, proves every
-difference a tie, and prints what was counted.
+from 1,000) over eight subspaces, proves every difference a tie, and prints what was counted. Every
+other model is a network for pictures, the rest in turn of ordinary layers, recurrent and of
+attention; of the kind `sequences`, only the last two. Half of those of attention have compiled
+passes.
 """
 
 import collections
@@ -39,19 +40,24 @@ def _draw_pictures(seed: int) -> tuple[Any, list[str]]:
 
 
 OTHERS = (draw, draw_recurrence, random_attention.draw_problem)
-DRAWN = tuple(kind for other in OTHERS for kind in (other, _draw_pictures))
+KINDS = {
+    "all": tuple(kind for other in OTHERS for kind in (other, _draw_pictures)),
+    "sequences": (draw_recurrence, random_attention.draw_problem),
+}
 
 
 def main() -> None:
     """Run and print."""
     torch.set_num_threads(1)
-    first, count = (int(a) for a in (sys.argv[1:] + ["1000", "500"][len(sys.argv) - 1 :])[:2])
+    given = sys.argv[1:] + ["1000", "500", "all"][len(sys.argv) - 1 :]
+    first, count, drawn = int(given[0]), int(given[1]), KINDS[given[2]]
     notes, parts, ties, fast = collections.Counter(), collections.Counter(), 0, 0
     unexplained = {}
     for seed in range(first, first + count):
-        problem, names = DRAWN[seed % len(DRAWN)](seed)
-        subspace = SUBSPACES[seed // len(DRAWN) % len(SUBSPACES)]
-        limit = 0 if seed % 4 < 2 else gathered_tier.COMPILED_BYTES
+        problem, names = drawn[seed % len(drawn)](seed)
+        turn, place = divmod(seed // len(drawn), len(SUBSPACES))
+        subspace = SUBSPACES[place]
+        limit = 0 if turn % 2 == 0 else gathered_tier.COMPILED_BYTES
         try:
             with patch.object(gathered_tier, "COMPILED_BYTES", limit):
                 evaluator, num_ties = check_losses(problem, names, subspace, torch.float64)

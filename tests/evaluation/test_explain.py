@@ -250,6 +250,27 @@ def test_the_products_of_a_recurrent_layer_count_whatever_library_runs_it():
     assert products <= counter.cost.operations < 1.5 * products
 
 
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_fused_encoder_layer_counts_as_its_parts_do(padded):
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    mask = torch.arange(5).expand(3, 5) == 4 if padded else None
+    counts = []
+    for training in (False, True):  # in training torch runs it part by part
+        with torch.no_grad(), OperationCounter() as counter:
+            layer.train(training)(torch.zeros(3, 5, 16), src_key_padding_mask=mask)
+        counts.append(counter.cost.operations)
+    assert counts[0] >= 2 * 15 * (16 * 48 + 16 * 16 + 2 * 16 * 32 + 2 * 5 * 16)
+    assert counts[0] == pytest.approx(counts[1], rel=0.1)
+
+
+def test_attention_in_evaluation_is_counted():
+    attention = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = torch.zeros(3, 5, 16)
+    with torch.no_grad(), OperationCounter() as counter:
+        attention(x, x, x)
+    assert counter.cost.operations >= 2 * 15 * (16 * 48 + 16 * 16 + 2 * 5 * 16)
+
+
 def operations_of(explanation):
     return {one.name: one.cost.operations for one in explanation.parameters}
 

@@ -67,6 +67,21 @@ def check_words(problem, tier="gathered"):
     return evaluator
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_words_that_a_recurrent_layer_reads(kind):
+    model = build(
+        lambda: Hand(
+            lambda m, x: m.out(m.layer(m.embed(x))[0][:, -1]),
+            embed=nn.Embedding(WORDS, WIDTH, padding_idx=0),
+            layer=kind(WIDTH, 5, batch_first=True),
+            out=nn.Linear(5, 3),
+        ),
+        0,
+    ).double()
+    evaluator = check_words(Problem(model, SEEN, torch.arange(len(SEEN)) % 3, F.cross_entropy))
+    assert "8 of 12 rows occur" in evaluator.note
+
+
 def test_the_note_says_how_many_rows_occur_in_the_batch():
     evaluator = check_words(pose_words())
     assert "embed.weight: 8 of 12 rows occur in the batch" in evaluator.note

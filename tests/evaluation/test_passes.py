@@ -119,3 +119,13 @@ def test_a_view_that_splits_the_units_leaves_an_outer_product_one():
     outer = Outer(draw(1, 4, 5, 6), ((draw(3, 4, 5, 1), draw(3, 1, 1, 6)),))
     found = outer.reshape([5, 6], [5, 2, 3])
     torch.testing.assert_close(found.build(), outer.build().reshape(3, 4, 5, 2, 3))
+
+
+def test_heads_are_merged_where_each_candidate_changes_one():
+    mark = torch.zeros(3, 1, 1, 2, 4, dtype=torch.float64)
+    mark[0, ..., 1, 2], mark[1, ..., 0, :] = 1, draw(4)
+    outer = Outer(draw(1, 4, 5, 2, 4), ((draw(3, 4, 5, 2, 1), mark),))
+    found = outer.reshape([5, 2, 4], [5, 8])
+    torch.testing.assert_close(found.build(), outer.build().reshape(3, 4, 5, 8))
+    both = Outer(outer.base, ((draw(3, 4, 5, 2, 1), draw(3, 1, 1, 2, 4)),))
+    assert both.reshape([5, 2, 4], [5, 8]) is None

@@ -163,9 +163,47 @@ def test_one_example_and_one_time_step(batch, steps):
 def test_random_recurrences_get_the_losses_of_plain_forward_passes(seed):
     problem, names = draw_recurrence(seed)
     evaluator, _ = check_losses(problem, names, RowWise(2), torch.float64)
-    slow = {note for note in evaluator.notes.values() if note not in ("fused", "incremental")}
-    learned_state = {"expand of a parameter", "unbind of a parameter"}
-    assert slow <= learned_state
+    assert set(evaluator.notes.values()) <= {"fused", "incremental"}
+
+
+class FirstState(nn.Module):
+    """A recurrence that begins with parameters."""
+
+    def __init__(self, kind, shape):
+        super().__init__()
+        two = kind == "layers"
+        self.layer = nn.GRU(FEATURES, 4, 1 + two, batch_first=True, bidirectional=two)
+        self.cell, self.kind = nn.LSTMCell(FEATURES, 4), kind
+        self.start, self.out = nn.Parameter(torch.randn(shape)), nn.Linear(4 + 4 * two, 3)
+
+    def forward(self, x):
+        if self.kind == "cell":
+            state = (self.start.expand(len(x), -1), x.new_ones(len(x), 4))
+            for step in x.unbind(1):
+                state = self.cell(step, state)
+            return self.out(state[0])
+        if self.kind == "repeated":
+            start = self.start.repeat(1, len(x), 1)
+        else:
+            rows = self.start.unsqueeze(1) if self.start.dim() == 2 else self.start
+            start = rows.expand(-1 if rows.dim() == 3 else 1, len(x), -1).contiguous()
+        return self.out(self.layer(x, start)[0][:, -1])
+
+
+STATES = [
+    ("layer", (1, 1, 4)), ("layer", (1, 4)), ("layer", (4,)), ("layers", (4, 1, 4)),
+    ("layers", (4, 4)), ("repeated", (1, 1, 4)), ("cell", (1, 4)), ("cell", (4,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 6])
+@pytest.mark.parametrize(("kind", "shape"), STATES)
+def test_learned_first_states_are_fused(kind, shape, batch):
+    model = build(lambda: FirstState(kind, shape), 0).double()
+    x = torch.randn(batch, 5, FEATURES, dtype=torch.float64)
+    problem = Problem(model, x, torch.arange(batch) % 3, F.cross_entropy)
+    evaluator, _ = check_losses(problem, kind, RowWise(2), torch.float64)
+    assert evaluator.notes[("start",)] == "fused"
 
 
 def test_losses_are_the_same_bits_at_any_budget_and_number_of_threads():

@@ -4,7 +4,7 @@ Also: what evaluators remember of the models they have seen.
 """
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -118,7 +118,29 @@ def _count_recurrent(inputs: Tensor, *weights: Tensor, **_: Any) -> int:
     return 2 * inputs.shape[0] * inputs.shape[1] * sum(weight.numel() for weight in matrices)
 
 
-FORMULAS = {torch.ops.aten.mkldnn_rnn_layer: _count_recurrent}  # that torch's own table lacks
+def _count_encoder(inputs: Tensor, width: int, _: int, *given: Any, **__: Any) -> int:
+    """Of a layer (examples, tokens, width): its matrices, scores, and what these mix."""
+    return _count_tokens(inputs, width, given[:15])
+
+
+def _count_attention(
+    query: Tensor, _: Tensor, __: Tensor, width: int, ___: int, *given: Any, **____: Any
+) -> int:
+    """The same of attention alone."""
+    return _count_tokens(query, width, given[:4])
+
+
+def _count_tokens(inputs: Tensor, width: int, weights: Iterable[Any]) -> int:
+    matrices = [one.numel() for one in weights if isinstance(one, Tensor) and one.dim() == 2]
+    rows, tokens = inputs.shape[:-1].numel(), inputs.shape[-2]
+    return 2 * rows * (sum(matrices) + 2 * tokens * width)
+
+
+FORMULAS: dict[Any, Callable[..., int]] = {  # that torch's own table lacks
+    torch.ops.aten.mkldnn_rnn_layer: _count_recurrent,
+    torch.ops.aten._transformer_encoder_layer_fwd: _count_encoder,
+    torch.ops.aten._native_multi_head_attention: _count_attention,
+}
 
 
 def count_operations(func: Any, args: Any, kwargs: Any, result: Any) -> int:

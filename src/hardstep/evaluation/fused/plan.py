@@ -15,6 +15,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Access, Expr, Move, Product, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
+from hardstep.evaluation.fused.states import enter_rows, repeats_rows
 from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
 from hardstep.evaluation.fused.translate import (
     Changed,
@@ -42,6 +43,10 @@ class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
     @property
     def factors(self) -> Callable[[Node], Factors] | None:
         """What a matrix product multiplies."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether results are the argument again and again, along axes of size 1."""
 
     @property
     def order(self) -> Callable[[Node, int], list[int]] | None:
@@ -223,13 +228,13 @@ class _Builder:
         else:
             self.weights = {source: None}
 
-    def _start(self, node: Node) -> Translator:
-        """Made at the first value that has examples: (examples, units)."""
+    def _start(self, node: Node, axis: int = 0) -> Translator:
+        """Made at the first value that has examples: (examples, units), or a stack of these."""
         if self.t is None:
             shape = self.base(node.outputs[0]).shape
-            if len(shape) != 2:
+            if len(shape) != 2 + axis:
                 raise Unfusable(f"{node.name}: the first changed value is not (examples, units)")
-            num = int(shape[0]) if self.axes is None else self.axes.examples
+            num = int(shape[axis]) if self.axes is None else self.axes.examples
             self.t = Translator(self.base, num, self.weights, self.operators, self.uses)
             self.plan = KernelPlan(self.t.program, self.operators, self.before)
             if self.local is not None:
@@ -250,6 +255,9 @@ class _Builder:
             assert self.plan is not None
             self.plan.after.append(node)
             self.done.update(node.outputs)
+        elif self._is_state(node):
+            t = self._start(node, axis=self.base(node.outputs[0]).dim() - 2)
+            enter_rows(t, node.inputs[0], node.outputs[0], self.local is not None)
         elif changed & self.weights.keys() and not changed & examples:
             self._follow_parameters(node)
         else:
@@ -275,6 +283,19 @@ class _Builder:
             self.before.append(node)
             if known.order is not None and set(node.inputs) <= self.bare:
                 self.bare.update(node.outputs)
+
+    def _is_state(self, node: Node) -> bool:
+        """Whether it gives all examples a changed row of a parameter, or a changed vector."""
+        if not self.operators[node.name].repeats or self.axes is not None:
+            return False
+        source, shape = node.inputs[0], self.base(node.outputs[0]).shape
+        weight, old = self.weights.get(source), self.base(source).shape
+        if source == self.vector:
+            fits = len(shape) == 3 and shape[0] == 1
+        else:
+            fits = weight is not None and weight.axis == 0 and len(old) == len(shape)
+        alike = self.t is None or shape[-2] == self.t.program.num_examples
+        return fits and alike and repeats_rows(old, shape)
 
     def _is_transpose(self, node: Node) -> bool:
         """Whether it is the transpose of a matrix."""

@@ -8,10 +8,13 @@ along       rules: operations along dimensions of one example
 products    rules: matrix products, shared by all candidates
 lookups     rules: rows of a table, gather
 closings    rules: sums over examples, losses
+outer       one changed unit behind products
+deferred    products that are left undone
 rows        the tokens that a hard choice alters
 passes      what stands between products, as one compiled pass over rows
 row_code    its code
 plan        what the operations of a slice read and make
+pieces      a few candidates of a tile at a time
 gathering   a tile of candidates on its way to the loss
 """
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
-from hardstep.evaluation.gathered.scene import Call, Cut, Scene
+from hardstep.evaluation.gathered.scene import ApartRule, Call, Cut, Scene
 from hardstep.evaluation.incremental.along import find_dim_argument, find_dims
 from hardstep.evaluation.trace.record import Node, Ref
 
@@ -89,47 +91,61 @@ def call_part(node: Node, scene: Scene) -> Call:
 
     def carry(read: Reader) -> Outer | None:
         outer = read.env.get(index)
-        if not isinstance(outer, Outer) or not outer.is_recorded or index in read.cuts or read.out:
+        if not isinstance(outer, Outer) or not outer.is_recorded or index in read.cuts:
             return None
-        ndim = len(scene.shape(index))
-        taken = outer.change(lambda part: _take_part(pad(part, ndim), asked, drops))
+        ndim, rows = len(scene.shape(index)), read.asked.get(index) if read.out else None
+
+        def take(part: Tensor) -> Tensor:
+            part = pad(part, ndim) if rows is None else _narrow(pad(part, ndim), rows)
+            part = _narrow(part, asked)
+            return part.squeeze(2 + asked.dim) if drops else part
+
         read.asked = {}
-        return replace(taken.drop_terms(), base=read.base(node.outputs[0]))
+        return replace(outer.change(take).drop_terms(), base=read.base_result(node.outputs[0]))
 
-    return replace(call, run=run, asks={index: asked}, carry=carry)
+    def defer(read: Reader) -> Deferred | None:
+        undone = read.deferred(index) if read.asked.get(index) == asked else None
+        return undone.drop(own) if undone is not None and drops else undone
+
+    return replace(call, run=run, asks={index: asked}, carry=carry, defer=defer)
 
 
-def _take_part(part: Tensor, cut: Cut, drops: bool) -> Tensor:
+def _narrow(part: Tensor, cut: Cut) -> Tensor:
     """A stretch of a dimension, where a value is not the same all along it."""
     axis = 2 + cut.dim
-    part = part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
-    return part.squeeze(axis) if drops else part
+    return part.narrow(axis, cut.start, cut.length) if part.shape[axis] > 1 else part
 
 
-def call_cat(node: Node, scene: Scene) -> Call:
-    """Values one behind the other along a dimension that holds no examples."""
+def join_values(is_new: bool) -> ApartRule:
+    """Values one behind the other, along a dimension that holds no examples or is new."""
+    return partial(_call_join, is_new=is_new)
+
+
+def _call_join(node: Node, scene: Scene, is_new: bool) -> Call:
     out = scene.base(node.outputs[0])
     dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % out.dim()
-    refs = [ref.index for ref in node.args[0]]
+    refs, ndim = [ref.index for ref in node.args[0]], out.dim() - is_new
     places = {scene.places[i] for i in refs} - {None}
-    if len(places) != 1 or any(scene.base(i).dim() != out.dim() for i in refs):
-        raise Mixed("cat of examples on different axes")
+    if len(places) != 1 or any(scene.base(i).dim() != ndim for i in refs):
+        raise Mixed(f"{node.name} of examples on different axes")
     (place,) = places
     assert place is not None
-    own = place.check_dim(dim, node.name)
+    found = replace(place, axis=place.axis + (is_new and dim <= place.axis))
+    own = found.check_dim(dim, node.name)
+    function = torch.stack if is_new else torch.cat
 
     def run(read: Reader) -> tuple[Tensor]:
-        parts = [read.align(index, out.dim(), place) for index in refs]
+        parts = [read.align(index, ndim, place) for index in refs]
         length = max(part.dim() for part in parts)
         wide = [part.reshape(*[1] * (length - part.dim()), *part.shape) for part in parts]
-        return (torch.cat([read.widen(part) for part in wide], own + 2),)
+        return (function([read.widen(part) for part in wide], own + 2),)
 
     def track(dim: int) -> Mapping[int, int]:
         if dim == own:
-            raise Mixed("cat along the dimension")
-        return dict.fromkeys(refs, dim)
+            raise Mixed(f"{node.name} along the dimension")
+        return dict.fromkeys(refs, dim - (is_new and dim > own))
 
-    return Call([place], run, track)
+    return Call([found], run, track)
 
 
 def call_padding(node: Node, scene: Scene) -> Call:

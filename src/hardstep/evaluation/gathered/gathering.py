@@ -6,14 +6,16 @@ weights. Of a value of which the loss sees a few tokens, only these are computed
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer, pad
 from hardstep.evaluation.gathered.passes import Pass, Passes, build_pass, find_differing, run_pass
+from hardstep.evaluation.gathered.pieces import join, take_some
 from hardstep.evaluation.gathered.plan import Plan
 from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
 from hardstep.evaluation.gathered.rows import (
@@ -47,10 +49,13 @@ class Gathering:
         self.walk, self.plan, self.lifts = walk, plan, lifts
         self.passes = passes
         self.scene = plan.scene
-        limit = PIECE_BYTES if passes is None else PASS_BYTES
-        self.piece = max(1, limit // walk.largest)
+        self.piece = self._find_piece(walk.largest)
         self._behind = {index for node in plan.after for index in node.inputs}
         self._behind.add(walk.record.result)
+
+    def _find_piece(self, largest: int) -> int:
+        """How many candidates run together whose largest value has so many bytes."""
+        return max(1, (PIECE_BYTES if self.passes is None else PASS_BYTES) // max(1, largest))
 
     def losses(self, candidates: Candidates, tile: Span) -> Tensor:
         """The losses of a tile."""
@@ -125,12 +130,14 @@ class Gathering:
         parts: list[Reader] = []
         entry = self._find_entry(nodes, env) if self.passes is None else None
         first = entry.end if entry is not None and entry.end < middle else 0
-        for part in self._list_pieces(num) if middle else ():
-            parts.append(self._begin(env, part))
+        start, size = 0, 1
+        while middle and start < num:  # the first candidate shows how large values are
+            parts.append(self._begin(env, slice(start, min(start + size, num))))
             if entry is not None and first:
                 self._enter_rows(parts[-1], entry, nodes)
             self._run(parts[-1], nodes[first:middle], "pieces", kept)
-        read = _join(parts, self._begin(env, slice(0, num)), kept - env.keys())
+            start, size = start + size, size if start else self._find_piece(parts[0].largest)
+        read = join(parts, self._begin(env, slice(0, num)), kept - env.keys())
         self._run(read, nodes[middle:], "joined")
         return read
 
@@ -164,10 +171,17 @@ class Gathering:
         read.env.update(fill_in(rows, region, self.lifts))
 
     def _is_large(self, node: Node) -> bool:
-        """Whether an operation reads or makes large values of examples."""
+        """Whether an operation reads or makes large values of examples, or parts of values."""
+        asked, out = self.plan.parts[node.outputs[0]]
+        cuts = {**asked, **dict.fromkeys(node.outputs, out)}
         values = [i for i in (*node.inputs, *node.outputs) if self.scene.places.get(i) is not None]
-        sizes = [self.walk.base(index).nbytes for index in values]
+        sizes = [self._count_bytes(index, cuts.get(index)) for index in values]
         return max(sizes, default=0) > self.walk.largest / LARGE
+
+    def _count_bytes(self, index: int, cut: Cut | None) -> float:
+        """Of a part of a value."""
+        share = 1.0 if cut is None else cut.length / self.scene.shape(index)[cut.dim]
+        return self.walk.base(index).nbytes * share
 
     def _list_pieces(self, num: int) -> list[slice]:
         starts = range(0, num, self.piece)
@@ -175,7 +189,7 @@ class Gathering:
 
     def _begin(self, env: Mapping[int, Change], part: slice) -> Reader:
         read = Reader(self.lifts, part.stop - part.start, None)
-        read.env.update({index: _take(change, part) for index, change in env.items()})
+        read.env.update({index: take_some(change, part) for index, change in env.items()})
         if self.passes is not None:
             read.spread_rows()
         return read
@@ -292,20 +306,26 @@ class Gathering:
         parts = parts or self.plan.parts
         number = 0
         while number < len(nodes):
-            carried = self._carry(read, nodes[number], parts)
+            if not any(index in read.env for index in nodes[number].inputs):
+                number += 1
+                continue
+            carried = self._carry(read, nodes[number], parts) or self._defer(
+                read, nodes[number], parts
+            )
             made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
             taken = nodes[number : number + (made.num if made else 1)]
-            if carried is not None and carried.terms:
-                read.put(taken[0].outputs[0], carried, read.out)
-            elif carried is not None:
+            if isinstance(carried, Outer) and carried.is_recorded and not carried.terms:
                 pass  # the base's: units of queries leave keys as they are
+            elif carried is not None:
+                read.put(taken[0].outputs[0], carried, read.out)
+                read.pass_on(taken[0].outputs[0], taken[0].inputs)
             elif made is not None:
                 ended = {
                     i for node in taken for i in node.inputs if last_use[i] < number + made.num
                 }
                 spent = {i for i in ended if i not in kept and i not in self._behind}
                 self._run_pass(read, made, taken, parts, spent)
-            elif any(index in read.env for index in taken[0].inputs):
+            else:
                 self._run_one(read, taken[0], parts)
             number += len(taken)
             for index in {i for node in taken for i in node.inputs}:
@@ -325,6 +345,19 @@ class Gathering:
         read.spread = self.plan.spread
         read.find = lambda index: self._find_alone(read, node, parts, index)
         return call.carry(read)
+
+    def _defer(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Deferred | None:
+        """A product that is left undone, or what a node makes of one."""
+        call, out = self.plan.call(node), node.outputs[0]
+        if call is None or call.defer is None or isinstance(read, RowReader):
+            return None
+        starts = out in self.plan.deferred and any(i in read.env for i in node.inputs)
+        if not starts and not any(isinstance(read.env.get(i), Deferred) for i in node.inputs):
+            return None
+        if not starts and call.inner:
+            return None
+        read.asked, read.out = parts[out]
+        return call.defer(read)
 
     def _find_alone(
         self, read: Reader, node: Node, parts: Mapping[int, Part], index: int
@@ -378,6 +411,7 @@ class Gathering:
             env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
             return
         read.asked, read.out = parts[node.outputs[0]]
+        read.adds_later = self.passes is not None and read.pairs is None and self.plan.is_soft
         for index, value in zip(node.outputs, call.run(read), strict=True):
             if value is None or (call.asks and self._is_base(read, index, value)):
                 continue
@@ -385,7 +419,7 @@ class Gathering:
                 read.env[index] = Stacked(value)
             else:
                 read.put(index, value, read.out)
-                if self.plan.is_product(node):
+                if self.plan.is_product(node) and not _is_recorded(value):
                     read.fresh.add(index)
 
     def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
@@ -395,6 +429,10 @@ class Gathering:
         base = self.lifts.of(index)
         few = bool((value[:1, :1] == base[:1]).all())  # mostly says no already
         return few and bool((value == base).all())
+
+
+def _is_recorded(value: Tensor | Outer) -> bool:
+    return isinstance(value, Outer) and value.is_recorded
 
 
 class _Either:
@@ -407,48 +445,10 @@ class _Either:
         return any(index in one for one in self._some)
 
 
-def _describe(value: Tensor | Change | Outer) -> object:
+def _describe(value: Tensor | Change | Outer | Deferred) -> object:
     """What the code of a pass depends on."""
     return value.form if isinstance(value, Outer) else type(value)
 
 
 def _first(pair: tuple[int, object]) -> int:
     return pair[0]
-
-
-def _take(change: Change, part: slice) -> Change:
-    """A change of some of the candidates."""
-    if isinstance(change, Column):
-        return Column(change.axis, change.unit[part], change.slices[part])
-    assert isinstance(change, Stacked)
-    return Stacked(change.values[part])
-
-
-def _join(parts: list[Reader], whole: Reader, kept: Iterable[int]) -> Reader:
-    """What pieces computed, one behind the other."""
-    for part in parts:
-        whole.cuts.update(part.cuts)
-    for index in kept:
-        found = [part.env.get(index) for part in parts]
-        pieces = [
-            _expand(whole, part.num, index, one) for part, one in zip(parts, found, strict=True)
-        ]
-        if any(isinstance(one, Tensor) for one in found):
-            whole.env[index] = torch.cat(pieces)
-        elif any(isinstance(one, Stacked) for one in found):
-            whole.env[index] = Stacked(torch.cat(pieces))
-    return whole
-
-
-def _expand(whole: Reader, num: int, index: int, found: Tensor | Change | Outer | None) -> Tensor:
-    """A piece's value for each of its candidates; the base's where none of them changes it."""
-    if isinstance(found, Stacked):
-        return found.values
-    if isinstance(found, Tensor):
-        return found.expand(num, *found.shape[1:])
-    if whole.scene.places[index] is None:
-        base = whole.scene.base(index)
-    else:
-        base, cut = whole.lifts.of(index), whole.cuts.get(index)
-        base = base if cut is None else base.narrow(1 + cut.dim, cut.start, cut.length)
-    return base.expand(num, *base.shape)

@@ -34,7 +34,8 @@ class Outer:
         scale: Of every row.
         shift: Of every unit.
         key: What the base is known by where all candidates share it: its product with a weight is
-            then computed once a step. The empty one stands for a recorded value.
+            then computed once a step. The empty one stands for a recorded value. Without terms and
+            scale, the base is a product to which a bias is still to be added.
     """
 
     base: Tensor
@@ -80,6 +81,8 @@ class Outer:
             return self
         if [size for size in old if size > 1] == [size for size in new if size > 1]:
             return self.change(lambda part: _insert_ones(pad(part, len(old)), old, new))
+        if list(new) == [*old[:-2], old[-2] * old[-1]]:
+            return self._merge_heads(len(old))
         passed = {Size(new[:n]).numel(): n for n in range(len(new) + 1)}
         middle = passed.get(Size(old[:-1]).numel())
         if middle is None or not self._has_rows(len(old)):
@@ -96,6 +99,21 @@ class Outer:
             return full.reshape(*full.shape[:2], *rows, *row)
 
         return self.change(view)
+
+    def _merge_heads(self, ndim: int) -> "Outer | None":
+        """The last two dimensions as one, if every candidate changes one head at most."""
+        if self.scale is not None or self.shift is not None:
+            return None
+        terms: list[Term] = []
+        for delta, factor in ((pad(d, ndim), pad(f, ndim)) for d, f in self.terms):
+            size = max(delta.shape[-2], factor.shape[-2])
+            here = (factor != 0).any(dim=-1, keepdim=True).expand(*factor.shape[:-2], size, 1)
+            alone = bool((here.sum(dim=-2) <= 1).all()) and factor.shape[2:-2].numel() == 1
+            if delta.shape[-1] != 1 or not alone:
+                return None
+            own = torch.where(here, delta, 0).sum(dim=-2)
+            terms.append((own, factor.expand(*factor.shape[:-2], size, -1).flatten(-2)))
+        return replace(self, base=pad(self.base, ndim).flatten(-2), terms=tuple(terms))
 
     def _has_rows(self, ndim: int) -> bool:
         """Whether every term is a number for each row, times a row."""

@@ -27,10 +27,12 @@ from hardstep.evaluation.fused.expressions import (
     Unfusable,
 )
 from hardstep.evaluation.fused.schedule import reachable
+from hardstep.evaluation.gathered.deferred import Deferred
+from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass
-from hardstep.evaluation.gathered.scene import Cut, Part
+from hardstep.evaluation.gathered.scene import Call, Cut, Part
 from hardstep.evaluation.incremental.along import find_dims
 from hardstep.evaluation.trace.record import Node
 
@@ -199,6 +201,12 @@ class Builder:
 
     # -- nodes ---------------------------------------------------------------------------------
 
+    def is_kept(self, node: Node, call: Call) -> bool:
+        """Whether a node may leave factors as they are, which a pass would multiply."""
+        if call.carry is None or any(i in self.values for i in node.inputs):
+            return False
+        return any(isinstance(self.read.env.get(i), Outer | Deferred) for i in node.inputs)
+
     def add(self, node: Node, rule: RowRule) -> bool:
         """Whether a node became a part of the pass."""
         changed = any(i in self.values or self.read.is_changed(i) for i in node.inputs)
@@ -270,6 +278,8 @@ def build_pass(
     for node in nodes:
         rule, call = operators[node.name].rows, read.scene.calls.get(node.outputs[0])
         if rule is None or call is None or call.closes or builder.summed:
+            break
+        if builder.number and builder.is_kept(node, call):
             break
         if not builder.add(node, rule):
             break
@@ -354,7 +364,8 @@ def _find_place(
 ) -> Tensor | None:
     """A value that is not needed any more, of the size of a result; rows are read, then written."""
     for table, value in zip(made.tables, tables, strict=True):
-        if table.part or table.index not in spent or not read.is_alone(table.index):
+        whole = table.part in ("", "base")
+        if not whole or table.index not in spent or not read.is_alone(table.index):
             continue
         same = value.numel() == Size(shape).numel() and value.dtype == dtype
         if same and value.is_contiguous() and read.shares(table.index, value):

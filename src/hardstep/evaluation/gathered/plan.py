@@ -1,14 +1,18 @@
 """What the operations of a slice read and make, before any candidate is evaluated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf, prod
 from typing import Protocol
 
+from hardstep.evaluation.gathered.deferred import count_deferred
 from hardstep.evaluation.gathered.passes import RowRule
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.rows import Region, find_region, plan_rows
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.trace.record import Node
+
+SAVES = 2  # times fewer operations than a product, so that it is left undone
 
 
 class KnowsKinds(Protocol):
@@ -46,12 +50,15 @@ class Plan:
         self.nodes = [node for node in walk.nodes if not self._is_behind(node)]
         self.after = [node for node in walk.nodes if self._is_behind(node)]
         self._check_after()
+        # A hard choice asks for numbers that keep the base's order of operations.
+        self.is_soft = not any(operators[node.name].is_hard for node in self.nodes)
         needs = self._find_needs()
         self.parts: Mapping[int, Part] = {
             node.outputs[0]: (self._find_asked(node, needs), self._find_out(node, needs))
             for node in self.nodes
         }
         self.spread = {i for node in self.nodes for i in node.outputs[:1] if self._feeds_product(i)}
+        self.deferred = self._find_deferred()
         self.region = self._find_region(walk)
         self.row_parts = plan_rows(scene, self.nodes, self.region) if self.region else {}
 
@@ -83,6 +90,41 @@ class Plan:
             if is_view and self._feeds_product(node.outputs[0]):
                 return True
         return False
+
+    def _find_deferred(self) -> set[int]:
+        """Products that are left undone, since little of them is read."""
+        if not self.is_soft:
+            return set()
+        found = set()
+        for node in self.nodes:
+            out, call = node.outputs[0], self.call(node)
+            if call is not None and call.inner and self.parts[out][1] is None:
+                whole = prod(self.scene.shape(out)) * call.inner
+                if SAVES * self._count_deferred(out, call.inner) <= whole:
+                    found.add(out)
+        return found
+
+    def _count_deferred(self, index: int, inner: int) -> float:
+        """Multiply-adds for everything that reads a product, if it is left undone."""
+        total, shape = 0.0, self.scene.shape(index)
+        for node in [*self.nodes, *self.after]:
+            if index not in node.inputs:
+                continue
+            call = self.call(node)
+            asked = {} if call is None else self.parts[node.outputs[0]][0]
+            if call is None or node in self.after:
+                return inf
+            if index in asked and not call.asks:
+                total += prod(_cut(shape, asked[index])) * inner
+            elif index in call.meets:
+                other = call.meets[index]
+                sizes = _cut(self.scene.shape(other), asked.get(other))
+                total += count_deferred(shape, inner, sizes)
+            elif call.defer is not None and not call.inner:
+                total += self._count_deferred(node.outputs[0], inner)
+            else:
+                return inf
+        return total
 
     def _find_needs(self) -> dict[int, Cut | None]:
         """How much of every value is read: a part, or (nothing here) all of it."""
@@ -129,3 +171,11 @@ class Plan:
             return None
         parts = [self.parts[node.outputs[0]] for node in self.nodes[: region.end]]
         return None if any(asked or out for asked, out in parts) else region
+
+
+def _cut(shape: Sequence[int], cut: Cut | None) -> list[int]:
+    """The shape of a part."""
+    sizes = list(shape)
+    if cut is not None:
+        sizes[cut.dim] = cut.length
+    return sizes

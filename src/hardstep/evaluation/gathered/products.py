@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred, multiply_deferred
 from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
@@ -34,12 +35,17 @@ def call_product(node: Node, scene: Scene) -> Call:
         if weight is not None and not isinstance(weight, Column):
             raise Mixed(f"{node.name} with a weight for each candidate")
         value = read.read(left)
+        if fixed and bias is not None and read.adds_later:
+            key = ("product", out)
+            return (Outer(_multiply(read, value, right, None), (), None, scene.base(bias), key),)
         result = _multiply(read, value, right, bias)
         return (_correct(read, result, value, right, weight, bias) if weight else result,)
 
     def carry(read: Reader) -> Outer | None:
         outer = read.outer(left)
         if outer is None or any(read.is_changed(i) for i in (right, *added)):
+            return None
+        if outer.scale is None and outer.shift is not None:
             return None
         key = outer.key and (outer.key, out)
         if outer.key == ():
@@ -51,12 +57,19 @@ def call_product(node: Node, scene: Scene) -> Call:
         vector = None if bias is None else scene.base(bias)
         return outer.multiply(base, scene.base(right), vector, key)
 
+    def defer(read: Reader) -> Deferred | None:
+        if any(read.is_changed(i) for i in (right, *added)):
+            return None
+        vector = None if bias is None else scene.base(bias)
+        return Deferred(read.read(left), scene.base(right), vector, tuple(range(last + 1)))
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last:
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track, carry=carry)
+    inner = scene.base(left).shape[-1]
+    return Call([place], run, track, carry=carry, defer=defer, inner=inner)
 
 
 def _add_unit(read: Reader, out: int, left: int, right: int, column: Column) -> Outer:
@@ -136,12 +149,18 @@ def _call_rows(node: Node, scene: Scene, left: int, right: int) -> Call:
         base = read.base_result(node.outputs[0])
         return outer.multiply(base, read.scene.base(right)[0], None, ())
 
+    def defer(read: Reader) -> Deferred | None:
+        if read.is_changed(right) or not alike:
+            return None
+        return Deferred(read.read(left), scene.base(right)[0], None, tuple(range(last + 1)))
+
     def track(dim: int) -> Mapping[int, int]:
         if dim >= last or (dim == 0 and not alike):
             raise Mixed("the units of a product")
         return {left: dim}
 
-    return Call([place], run, track, carry=carry)
+    inner = scene.base(left).shape[-1] if alike else 0
+    return Call([place], run, track, carry=carry, defer=defer, inner=inner)
 
 
 def call_batch_product(node: Node, scene: Scene) -> Call:
@@ -164,14 +183,16 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
         outer = None if added else _add_outer(read, out, left, right)
         if outer is not None:
             return (outer,)
-        product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
+        product = _multiply_undone(read, left, right)
+        if product is None:
+            product = torch.matmul(*(read.align(i, 3, place) for i in (left, right)))
         if added:
             shift = read.align(added[0], 3, place)
             product = scales["beta"] * shift + scales["alpha"] * product
         return (product,)
 
     def carry(read: Reader) -> Outer | None:
-        if added or read.pairs is not None or read.asked or read.out:
+        if added or read.pairs is not None:
             return None
         factors = []
         for index in (left, right):
@@ -191,7 +212,24 @@ def call_batch_product(node: Node, scene: Scene) -> Call:
     for index in (left, right):
         if scene.places[index] is None and place.size > 1 and scene.base(index).shape[0] > 1:
             raise Mixed(f"{node.name} with a matrix that is no example's")
-    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry)
+    alike = scene.places[left] == scene.places[right]
+    meets = {left: right, right: left} if alike and not added else {}
+    return Call([Place(0, place.outer, place.inner)], run, track, carry=carry, meets=meets)
+
+
+def _multiply_undone(read: Reader, left: int, right: int) -> Tensor | None:
+    """A product with a factor that has been left undone, without making it."""
+    if not (read.has_examples(left) and read.has_examples(right)):
+        return None
+    own = read.deferred(right)
+    if own is not None:
+        return multiply_deferred(read.read(left), own)
+    own, last = read.deferred(left), len(read.scene.shape(left)) - 1
+    if own is None or left in read.asked:
+        return None
+    turned = own.permute([*range(last - 1), last, last - 1])
+    found = multiply_deferred(read.read(right).transpose(-1, -2), turned)
+    return None if found is None else found.transpose(-1, -2)
 
 
 def _add_outer(read: Reader, out: int, left: int, right: int) -> Outer | None:

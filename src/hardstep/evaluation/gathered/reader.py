@@ -5,13 +5,14 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 (1, pairs) of a candidate and an example.
 """
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.scene import Cut, Scene
@@ -60,11 +61,13 @@ class Reader:
 
     def __init__(self, lifts: Lifts, num: int, pairs: Pairs | None) -> None:
         self.scene, self.lifts, self.num, self.pairs = lifts.scene, lifts, num, pairs
-        self.env: dict[int, Tensor | Change | Outer] = {}  # tensors are of examples
+        self.env: dict[int, Tensor | Change | Outer | Deferred] = {}  # tensors are of examples
         self.cuts: dict[int, Cut] = {}  # what there is of the values in `env`
         self.asked: Mapping[int, Cut] = {}  # what the next node needs of its arguments
         self.out: Cut | None = None  # and of its result
         self.spread: Container[int] = ()  # values that are multiplied by matrices
+        self.largest = 0  # bytes of a value of one candidate that was kept
+        self.adds_later = False  # whether a pass may add the bias of the next product
         self.find: Callable[[int], Tensor | None] = lambda _: None  # a result of the next node
         self.fresh: set[int] = set()  # values that were made in memory of their own
         self._gathered: dict[int, Tensor] = {}
@@ -106,6 +109,15 @@ class Reader:
         fits = self.asked.get(index) == self.cuts.get(index)
         return found if isinstance(found, Outer) and fits else None
 
+    def deferred(self, index: int) -> Deferred | None:
+        """What is needed of a value, if it is a product that is left undone."""
+        found, have, want = self.env.get(index), self.cuts.get(index), self.asked.get(index)
+        if not isinstance(found, Deferred) or have == want:
+            return found if isinstance(found, Deferred) else None
+        if want is None or (have is not None and have.dim != want.dim):
+            raise AssertionError("a part is asked for that was not kept")
+        return found.narrow(want.dim, want.start - (have.start if have else 0), want.length)
+
     def as_outer(self, index: int) -> Outer | None:
         """A recorded value with terms added; a changed unit is such a value, too."""
         if self.pairs is not None or self.asked or self.out:
@@ -122,31 +134,45 @@ class Reader:
         """A value that no candidate changes, as one without terms."""
         return Outer(self.base(index), ())
 
-    def put(self, index: int, value: Tensor | Outer, cut: Cut | None) -> None:
+    def put(self, index: int, value: Tensor | Outer | Deferred, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
         self.env[index] = value
+        self.largest = max(self.largest, count_bytes(value) // self.lead[0])
         self.cuts.pop(index, None)
         if cut is not None:
             self.cuts[index] = cut
 
     def shares(self, index: int, value: Tensor) -> bool:
         """Whether a tensor has the memory of a changed value."""
-        found = self.env.get(index)
-        if not isinstance(found, Tensor):
+        found = self._find_numbers(index)
+        if found is None:
             return False
         return found.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
 
     def is_alone(self, index: int) -> bool:
         """Whether a value has memory of its own, which no other value uses."""
-        found = self.env.get(index)
-        if index not in self.fresh or not isinstance(found, Tensor):
+        found = self._find_numbers(index)
+        if index not in self.fresh or found is None:
             return False
         return not any(self.shares(other, found) for other in self.env if other != index)
 
+    def _find_numbers(self, index: int) -> Tensor | None:
+        """Where the numbers of a changed value are."""
+        found = self.env.get(index)
+        found = found.base if isinstance(found, Outer) else found
+        found = found.rows if isinstance(found, Deferred) else found
+        return found if isinstance(found, Tensor) else None
+
+    def pass_on(self, index: int, inputs: Iterable[int]) -> None:
+        """A value is alone in its memory if it has that of one which was."""
+        found = self._find_numbers(index)
+        if found is not None and any(i in self.fresh and self.shares(i, found) for i in inputs):
+            self.fresh.add(index)
+
     def build_all(self) -> None:
-        """Nothing is left as the factors of an outer product."""
+        """Nothing is left as the factors of a product."""
         for index, value in self.env.items():
-            if isinstance(value, Outer):
+            if isinstance(value, Outer | Deferred):
                 self.env[index] = value.build()
 
     # -- values --------------------------------------------------------------------------------
@@ -154,7 +180,10 @@ class Reader:
     def read(self, index: int) -> Tensor:
         """A value of examples: (lead, *own shape), the first of the leading axes may be 1."""
         found = self.env.get(index)
-        if isinstance(found, Outer):
+        own = self.deferred(index)
+        if own is not None and own is not found:
+            return own.build()  # of a part, as often as it is read
+        if isinstance(found, Outer | Deferred):
             found = self.env[index] = found.build()
         if isinstance(found, Tensor):
             return self._cut(found, index, self.cuts.get(index), 2)
@@ -192,7 +221,7 @@ class Reader:
 
     def _stack(self, index: int) -> Tensor:
         change = self.env[index]
-        assert not isinstance(change, Tensor | Outer)
+        assert not isinstance(change, Tensor | Outer | Deferred)
         return stack(self.scene.base(index), change, self.num, None).values
 
     def by_candidate(self, values: Tensor) -> Tensor:
@@ -365,3 +394,10 @@ def differing_examples(scene: Scene, index: int, column: Column) -> Tensor:
     shape = differs.shape
     parts = [*shape[:at], place.outer, scene.num, place.inner, *shape[at + 1 :]]
     return differs.reshape(parts).movedim(at + 1, 1).flatten(2).any(dim=2)
+
+
+def count_bytes(value: Tensor | Outer | Deferred) -> int:
+    """Of what candidates do not share."""
+    if isinstance(value, Outer):
+        return sum(part.nbytes for name, part in value.parts.items() if name != "base")
+    return value.rows.nbytes if isinstance(value, Deferred) else value.nbytes

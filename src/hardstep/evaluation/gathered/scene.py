@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hardstep._torch import tree_leaves
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.incremental.columns import Column
@@ -27,6 +28,8 @@ Part = tuple[Mapping[int, Cut], Cut | None]  # what is needed of arguments and o
 Run = Callable[[Any], Sequence[Any]]  # reads its arguments from a `Reader`
 # The same of an outer product; nothing if its numbers are needed.
 Carry = Callable[[Any], Outer | None]
+# A product that is left undone, or what becomes of one; nothing if its numbers are needed.
+Defer = Callable[[Any], Deferred | None]
 # Of a dimension of the first result's examples: the dimension of each argument that has it, if
 # what stands at an index there depends only on what stands at that index.
 Tracks = Callable[[int], Mapping[int, int]]
@@ -55,6 +58,9 @@ class Call:
     asks: Mapping[int, Cut] = field(default_factory=dict)  # all that it reads of an argument
     reaches: Reaches | None = None  # where a changed parameter is read
     carry: Carry | None = None  # an outer product stays one, if it does
+    defer: Defer | None = None
+    inner: int = 0  # of a product with what all share: over how many numbers it sums
+    meets: Mapping[int, int] = field(default_factory=dict)  # the factors of matrices of one example
     adds: Sum | None = None  # what it adds up of one example, if that is all it does
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from torch import Size, Tensor
 
+from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place, follow_view
 from hardstep.evaluation.gathered.reader import Reader
@@ -73,7 +74,17 @@ def call_addition(node: Node, scene: Scene) -> Call:
             return None
         return replace(outer, base=read.base_result(out))
 
-    return replace(call, carry=carry)
+    def defer(read: Reader) -> Deferred | None:
+        first, *others = node.args
+        own = read.deferred(first.index) if isinstance(first, Ref) else None
+        if own is None or node.kwargs or len(others) != 1 or not isinstance(others[0], Ref):
+            return None
+        index = others[0].index
+        vector = scene.base(index)
+        fixed = not (read.is_changed(index) or scene.places[index])
+        return own.add(vector) if fixed and vector.shape == (own.shape[-1],) else None
+
+    return replace(call, carry=carry, defer=defer)
 
 
 def call_scaling(node: Node, scene: Scene) -> Call:
@@ -88,13 +99,20 @@ def call_scaling(node: Node, scene: Scene) -> Call:
         terms = tuple((node.func(delta, node.args[1]), row) for delta, row in outer.terms)
         return replace(outer, base=read.base_result(out), terms=terms)
 
-    return replace(call, carry=carry)
+    def defer(read: Reader) -> Deferred | None:
+        alone = len(node.inputs) == 1 and not node.kwargs and isinstance(node.args[0], Ref)
+        own = read.deferred(node.inputs[0]) if alone else None
+        return own and own.scale(lambda part: node.func(part, node.args[1]))
+
+    return replace(call, carry=carry, defer=defer)
 
 
 def call_copy(node: Node, scene: Scene) -> Call:
     """The same numbers in other memory."""
-    call = call_elementwise(node, scene)
-    return replace(call, carry=lambda read: read.outer(node.inputs[0]))
+    call, index = call_elementwise(node, scene), node.inputs[0]
+    return replace(
+        call, carry=lambda read: read.outer(index), defer=lambda read: read.deferred(index)
+    )
 
 
 def call_expansion(node: Node, scene: Scene) -> Call:
@@ -110,10 +128,13 @@ def call_expansion(node: Node, scene: Scene) -> Call:
     def carry(read: Reader) -> Outer | None:
         return read.outer(index) if scene.shape(index) == scene.shape(out) else None
 
+    def defer(read: Reader) -> Deferred | None:
+        return read.deferred(index) if scene.shape(index) == scene.shape(out) else None
+
     def track(dim: int) -> Mapping[int, int]:
         return track_broadcast(node, scene, place, dim)
 
-    return Call([place], run, track, carry=carry)
+    return Call([place], run, track, carry=carry, defer=defer)
 
 
 def call_view(node: Node, scene: Scene) -> Call:
@@ -141,7 +162,11 @@ def call_view(node: Node, scene: Scene) -> Call:
         outer = None if read.asked or read.out else read.outer(index) or read.as_outer(index)
         return outer.reshape(before, after) if outer is not None and after else None
 
-    return Call([found], run, track, carry=carry)
+    def defer(read: Reader) -> Deferred | None:
+        own = read.deferred(index)
+        return own and own.reshape(read.own_shape(out))
+
+    return Call([found], run, track, carry=carry, defer=defer)
 
 
 def reorder(order: Order) -> ApartRule:
@@ -162,7 +187,11 @@ def reorder(order: Order) -> ApartRule:
             outer = None if read.asked or read.out else read.outer(index)
             return outer and outer.permute(own)
 
-        return Call([found], run, lambda dim: {index: own[dim]}, carry=carry)
+        def defer(read: Reader) -> Deferred | None:
+            undone = read.deferred(index)
+            return undone and undone.permute(own)
+
+        return Call([found], run, lambda dim: {index: own[dim]}, carry=carry, defer=defer)
 
     return rule
 

@@ -9,7 +9,7 @@ from hardstep.evaluation.events.planner import Planner
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, keep_stack
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator, find_argument
-from hardstep.evaluation.gathered.along import call_along, call_cat, call_padding
+from hardstep.evaluation.gathered.along import call_along, call_padding, join_values
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Lookup
@@ -91,7 +91,7 @@ OPERATORS = (
     Operator(
         "cat",
         examples=run_apart(along_dims()),
-        apart=call_cat,
+        apart=join_values(is_new=False),
         lanes=_lower_cat,
         stack=_lower_cat,
         events=follow_move,
@@ -99,6 +99,7 @@ OPERATORS = (
     Operator(
         "stack",
         examples=run_apart(along_dims(new_axes=1)),
+        apart=join_values(is_new=True),
         lanes=_lower_stack,
         events=follow_move,
     ),
@@ -110,5 +111,5 @@ OPERATORS = (
     ),
     _shuffled("flip"),
     _shuffled("roll"),
-    Operator("repeat", events=follow_move),
+    Operator("repeat", repeats=True, events=follow_move),
 )

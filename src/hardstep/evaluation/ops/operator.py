@@ -48,6 +48,7 @@ class Operator:
     order: Callable[[Node, int], list[int]] | None = None  # the old dimensions of each new one
     factors: Callable[[Node], Factors] | None = None  # of a product
     is_elementwise: bool = False
+    repeats: bool = False  # results are the argument again and again, along axes of size 1
     is_hard: bool = False  # results are often the base's where arguments are not
     takes_units: bool = False  # a changed unit (axis 1) costs what it alone adds to the result
     shape_only: bool = False  # the values of its arguments do not matter

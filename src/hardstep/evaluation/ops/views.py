@@ -257,6 +257,7 @@ OPERATORS = (
         apart=call_expansion,
         lanes=_lower_expansion,
         stack=_keep_stack,
+        repeats=True,
         events=follow_move,
     ),
     Operator(
