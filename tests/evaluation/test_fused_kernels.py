@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ import torch.nn.functional as F
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
 from hardstep.evaluation import blocks as evaluating
+from hardstep.evaluation.fused import bind, emit_products, emit_vectors
 from hardstep.evaluation.fused import compile as compiling
-from hardstep.evaluation.fused import emit_products, emit_vectors
 from hardstep.evaluation.trace.record import record
 from hardstep.nn import build
 from hardstep.subspaces import Full, LayerWise, RowWise, trainable
@@ -99,6 +100,24 @@ def with_threads(given, subspace):
 def test_the_number_of_threads_does_not_change_a_bit(name, kind):
     one, three = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
     assert torch.equal(one, three)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("spiking-pair", "rows"), ("deep-relu", "layers"), ("normalized", "full")]
+)
+def test_tiles_shared_among_threads_are_exact(name, kind, monkeypatch):
+    monkeypatch.setattr(bind, "MIN_TILE", 1)
+    sums, threads = bind.Kernel.sums, []
+
+    def watched(*given):
+        threads.append(get_ident())
+        return sums(*given)
+
+    monkeypatch.setattr(bind.Kernel, "sums", watched)
+    one, three = with_threads(problem(name, torch.float32, batch=40), SUBSPACES[kind])
+    assert torch.equal(one, three)
+    assert set(threads) - {get_ident()}  # others had whole tiles
+    check_losses(problem(name, DTYPES[kind]), name, SUBSPACES[kind], DTYPES[kind])
 
 
 @pytest.mark.parametrize("kind", ["rows", "layers"])

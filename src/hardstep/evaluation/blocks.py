@@ -39,6 +39,7 @@ from hardstep.evaluation.fused import (
     count_bytes,
     count_operations,
     plan_kernel,
+    share_out,
 )
 from hardstep.evaluation.gathered import Lifts, Mixed, Passes, Scene
 from hardstep.evaluation.incremental.changes import Change, Stacked
@@ -164,6 +165,26 @@ def tile_evenly(span: Span, size: int, run: Callable[[Span], Tensor]) -> Tiling:
     return Tiling(span, lambda: list(span.tiles(size)), run_all)
 
 
+def tile_among_threads(span: Span, size: int, run: Callable[[Span], Tensor]) -> Tiling:
+    """Tiles of one size, each evaluated by one thread; by all of them what is left at the end."""
+
+    def run_all(tiles: list[Span]) -> Tensor:
+        pieces = [piece for tile in tiles for piece in tile.tiles(size)]
+        losses = [torch.empty(0)] * len(pieces)
+        rounds = len(pieces) // torch.get_num_threads() * torch.get_num_threads()
+
+        def run_some(first: int, last: int) -> None:
+            with torch.no_grad():  # threads have a setting of their own
+                for number in range(first, last):
+                    losses[number] = pieces[number].evaluate_whole(run)
+
+        share_out(rounds, run_some, largest_piece=1)
+        run_some(rounds, len(pieces))
+        return torch.cat(losses)
+
+    return Tiling(span, lambda: list(span.tiles(size)), run_all)
+
+
 class Tier(ABC):
     """A way to evaluate a block."""
 
@@ -225,7 +246,7 @@ class Fused(Tier):
             size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
         except Unfusable as unfit:  # these values, not the operations
             return str(unfit)
-        return tile_evenly(span, size, run)
+        return tile_among_threads(span, size, run)
 
     @staticmethod
     def _run(step: Step, kernel: Kernel, walk: Walk | None, tile: Span) -> Tensor:

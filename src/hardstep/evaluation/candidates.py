@@ -34,9 +34,10 @@ class Span:
 
     def evaluate(self, run: Callable[["Span"], Tensor], size: int) -> list[Tensor]:
         """`run`'s losses tile by tile; a tile that memory does not hold is halved."""
-        return [tile._evaluate(run) for tile in self.tiles(size)]
+        return [tile.evaluate_whole(run) for tile in self.tiles(size)]
 
-    def _evaluate(self, run: Callable[["Span"], Tensor]) -> Tensor:
+    def evaluate_whole(self, run: Callable[["Span"], Tensor]) -> Tensor:
+        """`run`'s losses; in halves, if memory does not hold it."""
         try:
             return run(self)
         except (MemoryError, RuntimeError) as error:

@@ -272,17 +272,37 @@ class UnitMap(BlockMap):
         """Directions of the coordinates from the first to the last one asked for."""
         first = int(torch.where(index >= 0, index, index.max()).min())
         last = int(index.max()) + 1
-        # A bias has no direction: its place is any, its length along it zero.
-        slot = torch.where(self.is_bias, 0, self.slot)[first:last]
         safe = index.clamp_min(0)
         live, is_bias = torch.where(index >= 0, offsets, 0), self.is_bias[safe]
+        directions, of = self._directions(first, last)
         return LinearMove(
             unit=self.unit[safe[:, 0]],
-            directions=self.basis[self.place[first:last], slot],
-            places=(index - first).clamp_min(0),
+            directions=directions,
+            places=of[(index - first).clamp_min(0)],
             lengths=torch.where(is_bias, 0, live),
             shift=torch.where(is_bias, live, 0).sum(dim=1),
         )
+
+    def _directions(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Those of a range of coordinates, and which is whose; a bias has none: its is any.
+
+        They lie next to each other in the basis, and are not copied unless others lie between
+        them (units may have different numbers of coordinates).
+        """
+        along = ~self.is_bias[first:last]
+        rows = torch.where(along, self.slot[first:last], 0)
+        if self.basis.stride(0):  # units have directions of their own
+            table = self.basis.flatten(0, 1)
+            rows += self.place[first:last] * self.basis.shape[1]
+        else:
+            table = self.basis[0]
+        start, end = int(rows.min()), int(rows.max()) + 1
+        if end - start <= last - first:
+            return table[start:end], rows - start
+        chosen = rows[along]
+        if not len(chosen):  # biases alone
+            chosen = rows[:1]
+        return table.index_select(0, chosen), (torch.cumsum(along, 0) - 1).clamp_min(0)
 
     def expand(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Row changes of coordinates (…, n) by one batched product; biases are read off."""

@@ -100,15 +100,23 @@ def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables
     patches = tables.get(Table(key, gather))
     lines = torch.cat([filters.flatten(1), shift[:, None]], dim=1)
     if groups == 1:
-        return torch.matmul(lines, patches[:, 0])
+        return _multiply_each(lines, patches[:, 0])
     own = unit // (tables.written.values[weight].shape[0] // groups)
     used, counts = torch.unique_consecutive(own, return_counts=True)
     bounds = [0, *counts.cumsum(0).tolist()]
     pieces = [
-        torch.matmul(lines[first:last], patches[:, group])
+        _multiply_each(lines[first:last], patches[:, group])
         for group, first, last in zip(used.tolist(), bounds, bounds[1:], strict=False)
     ]
     return torch.cat(pieces, dim=1)
+
+
+def _multiply_each(lines: Tensor, patches: Tensor) -> Tensor:
+    """Lines (n, m) and every example's patches (examples, m, length).
+
+    `torch.matmul` would copy the patches, to make one product of all examples.
+    """
+    return torch.bmm(lines.expand(len(patches), -1, -1), patches)
 
 
 def _number_patches(entry: Entry, size: int, pixels: int) -> Tensor:

@@ -1,6 +1,7 @@
 """A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
 
 from collections.abc import Mapping
+from threading import get_ident
 from typing import NamedTuple, assert_never
 
 import torch
@@ -213,7 +214,7 @@ class Kernel:
         # power of two between them they would all fall into the same few places of a cache.
         self.stride = (-(-self.num_examples // plan.lanes) | 1) * plan.lanes
         self.order = self._sort_examples()
-        self._rooms: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rooms: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # by thread and table
         self._replaced = [one for one in plan.program.tables if isinstance(one, Replaced)]
         self._displaced = [one for one in plan.program.tables if isinstance(one, Displaced)]
         self.fixed = {
@@ -375,8 +376,9 @@ class Kernel:
     def _respond(self, slot: int, directions: Tensor, inputs: Inputs) -> Tensor:
         """What the examples make of the directions, in memory that the next tile uses again."""
         num, like = len(directions), inputs.table
-        if slot not in self._rooms or len(self._rooms[slot][0]) < num:
-            self._rooms[slot] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
-        responses, room = (memory[:num] for memory in self._rooms[slot])
+        key = get_ident(), slot
+        if key not in self._rooms or len(self._rooms[key][0]) < num:
+            self._rooms[key] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
+        responses, room = (memory[:num] for memory in self._rooms[key])
         respond(directions.to(like.dtype), inputs, responses[:, : self.num_examples], room)
         return responses

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
+from threading import Barrier
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -66,7 +67,22 @@ def _describe(text: str) -> str:
 
 @cache
 def _pool(size: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, thread_name_prefix="hardstep")
+    """Threads in which torch takes no more threads.
+
+    Torch also remembers the last number set by any thread, so that ours are started here, all of
+    them, and the caller's number is set again.
+    """
+    pool = ThreadPoolExecutor(size, "hardstep", _stay_alone)
+    started = Barrier(size)
+    wait([pool.submit(started.wait) for _ in range(size)])
+    torch.set_num_threads(size)
+    return pool
+
+
+def _stay_alone() -> None:
+    """Let torch use no other threads from this one."""
+    torch.get_num_threads()  # a thread that asks for the first time gets the number of all
+    torch.set_num_threads(1)
 
 
 def _forget_threads() -> None:
