@@ -16,8 +16,9 @@ from hardstep.errors import ConfigError
 from hardstep.geometry import Orthoplex, Simplex
 from hardstep.nn import build
 from hardstep.optim import FullDecay, Momentum, PlanReuse, PolyStep, WeightMomentum
+from hardstep.optim.paper_presets import theory_mode
 from hardstep.schedules import Length, value_at
-from hardstep.subspaces import RowWise
+from hardstep.subspaces import LayerWise, RowWise
 
 TASK = tasks.find("snn", "digits")
 
@@ -69,6 +70,19 @@ def test_numbers_reach_their_settings():
     assert (found.num_probes, found.polytope.dim) == (2, 4)
     assert (found.subspace.rank, found.subspace.redraw) == (2, 5)
     assert made({"redraw": 0}).subspace.redraw is None
+
+
+def test_theory_mode_is_of_the_papers_settings_and_its_decay_can_be_left_out():
+    paper, theory = made({"preset": "paper"}), made({"preset": "theory"})
+    assert theory == theory_mode(paper)
+    assert theory.subspace == paper.subspace == LayerWise(4)
+    flat, falling = made({"preset": "theory", "step_decay": 0}), {"step_decay": 0.6}
+    lengths = [settings.step_radius.at(9, 0.5) for settings in (theory, flat)]
+    assert lengths == pytest.approx([10**-0.6, 1.0])
+    assert made({"preset": "paper"} | falling).step_radius.at(9, 0.5) == pytest.approx(10**-0.6)
+    assert made({"step_radius": 3.0} | falling).step_radius.at(0, 0.5) == 3.0
+    with pytest.raises(ConfigError, match="both say how steps shrink"):
+        made({"step_radius_end": 0.1} | falling)
 
 
 def test_a_share_of_the_units_means_turns():

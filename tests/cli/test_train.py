@@ -52,6 +52,23 @@ def test_an_occupied_folder_is_refused_and_a_finished_run_reports_again(finished
     assert (folder / "result.json").read_bytes() == before
 
 
+def test_a_run_with_the_papers_preset_is_resumed_with_it(tmp_path):
+    typed = ["train", "mlp", "--steps", 1, "--out", tmp_path / "run"]
+    done = hardstep(*typed, "--preset", "paper", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["preset"], "LayerWise(rank=8, " in result["settings"]) == ("paper", True)
+    refused = hardstep(*typed, "--resume")
+    assert refused.returncode == 2
+    assert "preset 'paper', not 'task'" in refused.stderr
+    line = refused.stderr.strip().partition("resume with: hardstep ")[2]
+    assert " --preset paper " in line
+    assert hardstep(*line.split()).returncode == 0
+    unknown = hardstep("train", "ternary", "--preset", "paper", "--out", tmp_path / "other")
+    assert (unknown.returncode, "no settings for 'ternary'" in unknown.stderr) == (2, True)
+    assert not (tmp_path / "other").exists()
+
+
 def test_resuming_another_run_is_refused_with_the_line_that_works(finished):
     folder, _ = finished
     refused = hardstep("train", "mlp", "--seed", 5, "--out", folder, "--resume")

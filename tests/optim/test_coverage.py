@@ -2,11 +2,12 @@ import pytest
 import torch
 from torch import nn
 
-from hardstep import Full, Length, PolyStep, RowWise, presets
+from hardstep import Full, Length, PolyStep, presets
 from hardstep.geometry import Haar, Jitter, Mollifier, Orthoplex, Simplex
 from hardstep.optim import Absorb, Momentum
 from hardstep.schedules import Constant, PowerDecay, TimesTemperature
 from hardstep.solvers import Sinkhorn
+from hardstep.subspaces import LayerWise
 
 # The paper's table, conditions i to vii.
 PAPER = {
@@ -132,4 +133,4 @@ def test_it_prints_a_row_per_hypothesis_with_its_reason():
     assert "Biased" in lines[2]
     assert "none on the probe and the step radius" in lines[4]
     assert isinstance(presets.theory().rotation, Haar)
-    assert RowWise(4) == presets.theory().subspace
+    assert LayerWise(4) == presets.theory().subspace

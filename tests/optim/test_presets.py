@@ -33,13 +33,13 @@ class Row:
 
 
 SUBSPACE_RUNS = {
-    "snn": Row((0.5, 0.5), (1.0, 1.0), (0.5, 0.5), RowWise(4), Biased(), absorb=20),
-    "mnist": Row((10, 0.1), (5, 1), (10, 2), RowWise(8), reuse=3),
-    "int8": Row((5, 0.3), (32, 8), (2, 0.5), RowWise(8), momentum=(0.3, 0.5)),
-    "argmax": Row((5, 0.3), (32, 8), (2, 0.5), RowWise(8)),
-    "staircase": Row((5, 1), (64, 32), (2, 1), RowWise(4)),
-    "moe": Row((0.5, 0.5), (12, 4), (0.5, 0.5), RowWise(4), Biased()),
-    "etth1": Row((10, 0.1), (5, 1), (10, 2), RowWise(8), momentum=(0.5, 0.95), reuse=3),
+    "snn": Row((0.5, 0.5), (1.0, 1.0), (0.5, 0.5), LayerWise(4), Biased(), absorb=20),
+    "mnist": Row((10, 0.1), (5, 1), (10, 2), LayerWise(8), reuse=3),
+    "int8": Row((5, 0.3), (32, 8), (2, 0.5), LayerWise(8), momentum=(0.3, 0.5)),
+    "argmax": Row((5, 0.3), (32, 8), (2, 0.5), LayerWise(8)),
+    "staircase": Row((5, 1), (64, 32), (2, 1), LayerWise(4)),
+    "moe": Row((0.5, 0.5), (12, 4), (0.5, 0.5), LayerWise(4), Biased()),
+    "etth1": Row((10, 0.1), (5, 1), (10, 2), LayerWise(8), momentum=(0.5, 0.95), reuse=3),
 }
 RL = Row((1.0, 0.1), (0.5, 0.05), (1.0, 0.1), Full(), particle_dim=2)  # multiples of ε
 
@@ -184,11 +184,12 @@ def test_a_small_model_takes_steps_with_every_preset(settings):
     assert opt.evaluations >= solves * opt.evaluations_per_step
 
 
-def test_a_preset_can_be_turned_into_the_papers_own_subspace():
-    opt = PolyStep(net(), presets.snn(STEPS).changed(subspace=LayerWise(4)))
+def test_the_papers_presets_search_the_papers_subspace():
+    opt = PolyStep(net(), presets.snn(STEPS))
     # (9 + 6)·4 and (3 + 9)·3, capped at 54 and 27; biases 9 and 3: 7 + 2 + 4 + 1 particles of 8.
     assert opt.num_particles == 14
     assert opt.evaluations_per_step == 14 * 9
+    assert presets.theory().subspace == LayerWise(4)
 
 
 @pytest.mark.parametrize("name", [n for n in presets.__all__ if n != "theory"])

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hardstep import presets, tasks
+from hardstep import RowWise, presets, tasks
 from hardstep.errors import DataError
 from hardstep.geometry import Haar, Mollifier, Orthoplex
 from hardstep.schedules import length_at, temperature_at
@@ -34,8 +34,9 @@ def test_cooling_leaves_lengths():
     assert length_at("probe", settings.probe_radius, 0, 0.01) == pytest.approx(0.5)
 
 
-def test_presets_are_scheduled_over_the_papers_steps():
-    assert saturation.tuned_settings("int8") == presets.int8(3180)
+def test_settings_are_row_wise_and_scheduled_over_the_papers_steps():
+    expected = presets.int8(3180).changed(subspace=RowWise(8))
+    assert saturation.tuned_settings("int8") == expected
 
 
 def test_rows_are_logged_and_saturate_when_cooled():

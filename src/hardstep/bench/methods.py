@@ -191,6 +191,7 @@ WHOLE = {  # options that are whole numbers, and the least of each
     "population": 1,
 }
 MAY_BE_0 = (
+    "step_decay",
     "momentum",
     "weight_momentum",
     "decay",

@@ -1,6 +1,7 @@
 """PolyStep by options: what a suite may change of a task's settings, as numbers and words.
 
     step_radius = 0.25                a length, annealed to 3 % of it (or to step_radius_end)
+    step_decay = 0.6                  the first step radius times (t + 1)^-0.6; 0 keeps it flat
     probe_radius = 2.0                a length, flat (or annealed to probe_radius_end)
     temperature = 0.005               flat (or annealed to temperature_end)
     rank, redraw, particle_dim, num_probes                      numbers; redraw = 0 is never
@@ -11,7 +12,8 @@
     polytope = "orthoplex"            simplex, cube
     solver = "sinkhorn"               softmax, kl, greedy, top-k
     rotation = "biased"               haar
-    preset = "paper"                  the paper's settings of the task; frugal, sketch
+    preset = "paper"                  the paper's settings of the task; frugal, sketch; theory is
+                                      the paper's theory mode, at what its settings begin with
 
 They apply to the task's own settings, or to the preset's. An end alone, such as step_radius_end,
 anneals to it from where these begin.
@@ -25,8 +27,9 @@ from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.geometry import Biased, Cube, Haar, Orthoplex, Simplex
 from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, WeightMomentum, presets
+from hardstep.optim.paper_presets import theory_mode
 from hardstep.optim.rules import check_fraction
-from hardstep.schedules import Cosine, Length, Schedule, length_at, temperature_at
+from hardstep.schedules import Cosine, Length, PowerDecay, Schedule, length_at, temperature_at
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
 from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sketch, Sparse
 from hardstep.tasks import Task
@@ -37,6 +40,7 @@ NUMBERS = (
     "temperature_end",
     "step_radius",
     "step_radius_end",
+    "step_decay",
     "probe_radius",
     "probe_radius_end",
     "rank",
@@ -106,6 +110,8 @@ def make_settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimen
     for name in ("temperature", "step_radius", "probe_radius"):
         if name in options or f"{name}_end" in options:
             changes[name] = _schedule(name, base, options, steps)
+    if "step_decay" in options:
+        changes["step_radius"] = _decaying(base, options)
     if "num_probes" in options:
         changes["num_probes"] = options["num_probes"]
     for name, known in (("solver", SOLVERS), ("rotation", ROTATIONS)):
@@ -120,7 +126,7 @@ def make_settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimen
 
 def find_preset(task: Task, steps: int, name: str) -> Settings:
     """The settings that options apply to."""
-    check_name(name, ("task", "paper", *ANY_TASK), "preset")
+    check_name(name, ("task", "paper", "theory", *ANY_TASK), "preset")
     if name == "task":
         return task.settings(steps)
     if name in ANY_TASK:
@@ -128,7 +134,8 @@ def find_preset(task: Task, steps: int, name: str) -> Settings:
     stem = task.name.partition("-")[0]  # a policy's settings are the same at every precision
     if stem not in PAPER:
         raise ConfigError(f"the paper has no settings for {task.name!r}, only {', '.join(PAPER)}")
-    return PAPER[stem](steps)
+    found = PAPER[stem](steps)
+    return theory_mode(found) if name == "theory" else found
 
 
 def _schedule(name: str, base: Settings, options: Mapping[str, Any], steps: int) -> Any:
@@ -136,6 +143,17 @@ def _schedule(name: str, base: Settings, options: Mapping[str, Any], steps: int)
     end = options.get(f"{name}_end", STEP_END * start if name == "step_radius" else start)
     value: Schedule = start if end == start else Cosine(start, float(end), steps)
     return value if name == "temperature" else Length(value)
+
+
+def _decaying(base: Settings, options: Mapping[str, Any]) -> Length:
+    """A step radius that falls with a power of the step, as the convergence theorem wants it."""
+    if "step_radius_end" in options:
+        raise ConfigError("step_decay and step_radius_end both say how steps shrink; give one")
+    start, rate = (
+        float(options.get("step_radius", _first("step_radius", base))),
+        options["step_decay"],
+    )
+    return Length(PowerDecay(start, rate) if rate else start)
 
 
 def _first(name: str, base: Settings) -> float:

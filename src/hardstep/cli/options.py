@@ -86,6 +86,13 @@ class TrainOptions:
         int | None,
         Option(min=1, help="Take this many training steps. The task sets the default."),
     ] = None
+    preset: Annotated[
+        str,
+        Option(
+            help="Train with the settings of the task, or with those of: paper (the paper's for "
+            "this task), theory (its theory mode), frugal, sketch."
+        ),
+    ] = "task"
     out: Annotated[
         Path | None,
         Option(

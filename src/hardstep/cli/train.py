@@ -4,12 +4,14 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
 from hardstep._files import check_folder, provenance
+from hardstep.bench.options import find_preset
 from hardstep.cli.evaluate import CHECKPOINT, read_meta, restore
 from hardstep.cli.hints import find_program, format_evaluate
 from hardstep.cli.options import TrainOptions
@@ -48,7 +50,7 @@ def run_train(options: TrainOptions) -> int:
         raise ConfigError(f"--gif films a policy, and {name} trains none; leave it out")
     if options.precision != "float":
         name = name_policy(name, options.precision)
-    task = tasks.find(name, options.data)
+    task = _choose_settings(tasks.find(name, options.data), options.preset)
     folder = choose_folder(task, options)
     steps = options.steps or task.steps
     if options.resume:
@@ -84,6 +86,7 @@ def _train(
     if leads:
         _announce(task, optimizer, steps, folder)
     meta = {"task": task.name, "data": task.data_name, "seed": options.seed, "steps": steps}
+    meta |= {} if options.preset == "task" else {"preset": options.preset}
     meta["settings"] = describe(optimizer.settings)
     with dataset.seal():
         outcome = fit(
@@ -114,6 +117,14 @@ def _train(
     return _report(task, result, folder, options)
 
 
+def _choose_settings(task: Task, preset: str) -> Task:
+    """The task with a preset's settings; one that it does not have is refused here."""
+    if preset == "task":
+        return task
+    find_preset(task, 1, preset)
+    return replace(task, settings=lambda steps: find_preset(task, steps, preset))
+
+
 def choose_folder(task: Task, options: TrainOptions) -> Path:
     """The run's folder: as asked, or a free one under runs/."""
     if options.out is not None:
@@ -139,6 +150,7 @@ def _check_same_run(task: Task, meta: dict[str, Any], options: TrainOptions, fol
     """The number of steps of the run to resume, after checking that it is the one asked for."""
     asked = {"task": task.name, "data": task.data_name, "seed": options.seed}
     asked |= {} if options.steps is None else {"steps": options.steps}
+    asked["preset"], meta = options.preset, {"preset": "task"} | meta
     for name, value in asked.items():
         if meta.get(name) != value:
             raise CheckpointError(
@@ -151,7 +163,9 @@ def _check_same_run(task: Task, meta: dict[str, Any], options: TrainOptions, fol
 def _format_resume(meta: dict[str, Any], folder: Path) -> str:
     name = str(meta.get("task"))
     data = [] if is_address(name) else ["--data", str(meta.get("data"))]
-    parts = ["train", name, *data, "--seed", str(meta.get("seed")), "--out", str(folder)]
+    preset = [] if meta.get("preset", "task") == "task" else ["--preset", str(meta["preset"])]
+    parts = ["train", name, *data, *preset]
+    parts += ["--seed", str(meta.get("seed")), "--out", str(folder)]
     return f"{find_program()} {shlex.join([*parts, '--resume'])}"
 
 

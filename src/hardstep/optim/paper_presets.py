@@ -1,8 +1,9 @@
 """The paper's settings, per task; `hardstep.presets` has them, too.
 
 Where the paper schedules a value, the schedule spans the whole run, so these take the number of
-steps. Radii say their unit: a multiple of a flat temperature, or a length. They use the row-wise
-subspace at the paper's rank; `presets.snn(steps).changed(subspace=LayerWise(4))` is the paper's.
+steps. Radii say their unit: a multiple of a flat temperature, or a length. Networks are searched in
+the paper's subspace, `LayerWise`. Row-wise these radii are too long, since a probe then moves one
+unit by its whole length: `presets.snn(steps).changed(subspace=RowWise(4))` trains far worse.
 """
 
 import inspect
@@ -12,11 +13,19 @@ from functools import wraps
 from typing import ParamSpec
 
 from hardstep._checks import check_count, check_not_negative, check_positive
-from hardstep.geometry import Biased, Simplex
+from hardstep.geometry import Biased, Jitter, Mollifier, Orthoplex, Simplex
 from hardstep.optim.rules import Absorb, Momentum, PlanReuse
 from hardstep.optim.settings import Settings
-from hardstep.schedules import Cosine, Length, Linear, TimesTemperature
-from hardstep.subspaces import Full, RowWise
+from hardstep.schedules import (
+    Cosine,
+    Length,
+    Linear,
+    PowerDecay,
+    TimesTemperature,
+    length_at,
+    temperature_at,
+)
+from hardstep.subspaces import Full, LayerWise
 
 Parameters = ParamSpec("Parameters")
 COUNTS = ("steps", "rank", "dim", "redraw", "num_variables")
@@ -47,7 +56,7 @@ def snn(steps: int) -> Settings:
     """Spiking network: flat temperature, biased rotation, absorb every 20 steps."""
     del steps  # nothing is scheduled
     return Settings(
-        subspace=RowWise(rank=4),
+        subspace=LayerWise(4),
         rotation=Biased(),
         temperature=0.5,
         step_radius=TimesTemperature(2.0),
@@ -60,7 +69,7 @@ def snn(steps: int) -> Settings:
 def mnist(steps: int) -> Settings:
     """A ReLU network: everything annealed, plans reused for three steps."""
     return Settings(
-        subspace=RowWise(rank=8),
+        subspace=LayerWise(8),
         temperature=Cosine(10.0, 0.1, steps),
         step_radius=Length(Cosine(5.0, 1.0, steps)),
         probe_radius=Length(Cosine(10.0, 2.0, steps)),
@@ -78,7 +87,7 @@ def int8(steps: int) -> Settings:
 def argmax(steps: int) -> Settings:
     """Argmax attention: long steps, short probes."""
     return Settings(
-        subspace=RowWise(rank=8),
+        subspace=LayerWise(8),
         temperature=Cosine(5.0, 0.3, steps),
         step_radius=Length(Cosine(32.0, 8.0, steps)),
         probe_radius=Length(Cosine(2.0, 0.5, steps)),
@@ -89,7 +98,7 @@ def argmax(steps: int) -> Settings:
 def staircase(steps: int) -> Settings:
     """Staircase activations: the longest steps of the gallery."""
     return Settings(
-        subspace=RowWise(rank=4),
+        subspace=LayerWise(4),
         temperature=Cosine(5.0, 1.0, steps),
         step_radius=Length(Cosine(64.0, 32.0, steps)),
         probe_radius=Length(Cosine(2.0, 1.0, steps)),
@@ -100,7 +109,7 @@ def staircase(steps: int) -> Settings:
 def moe(steps: int) -> Settings:
     """Hard mixture of experts: flat temperature, annealed steps, biased rotation."""
     return Settings(
-        subspace=RowWise(rank=4),
+        subspace=LayerWise(4),
         rotation=Biased(),
         temperature=0.5,
         step_radius=Length(Cosine(12.0, 4.0, steps)),
@@ -140,3 +149,36 @@ def etth1(steps: int) -> Settings:
     """LSTM forecasting: the MNIST schedule with momentum."""
     momentum = Momentum(Linear(0.5, 0.95, steps))
     return mnist(steps).changed(rules=(PlanReuse(3, ema=0.7), momentum))
+
+
+@preset
+def theory(
+    temperature: float = 0.5, step_radius: float = 2.0, probe_radius: float = 1.0, rank: int = 4
+) -> Settings:
+    """The configuration the convergence theorem describes; radii are multiples of ε.
+
+    Flat temperature, r_s (t + 1)^−0.6, independent rotations, mollifier jitter on probes and
+    steps, the orthoplex, an orthonormal subspace and no heuristics.
+    """
+    return Settings(
+        subspace=LayerWise(rank),
+        polytope=Orthoplex(8),
+        temperature=temperature,
+        step_radius=TimesTemperature(PowerDecay(step_radius, 0.6)),
+        probe_radius=TimesTemperature(probe_radius),
+        jitter=Jitter(probe=Mollifier(0.05), step=Mollifier(0.05)),
+    )
+
+
+def theory_mode(settings: Settings, cooling: float = 1.0) -> Settings:
+    """The theorem's configuration at the temperature and radii a run begins with.
+
+    Args:
+        settings: Of the run.
+        cooling: What the temperature is divided by; lengths stay.
+    """
+    warm = temperature_at(settings.temperature, 0)
+    step = length_at("step_radius", settings.step_radius, 0, warm)
+    probe = length_at("probe_radius", settings.probe_radius, 0, warm)
+    flat = warm / cooling
+    return theory(flat, step / flat, probe / flat).changed(subspace=settings.subspace)

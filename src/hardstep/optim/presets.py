@@ -1,10 +1,10 @@
-"""Settings that work: ours for any network, the paper's per task, and its theory mode.
+"""Settings that work: ours for any network, and the paper's, per task and in theory mode.
 
 `PolyStep(model, presets.general(steps=500))`. Schedules span the whole run, so presets take the
-number of steps. The paper's are defined in `paper_presets`.
+number of steps. The paper's are defined in `paper_presets`, in its own subspace.
 """
 
-from hardstep.geometry import Jitter, Mollifier, Orthoplex, Simplex
+from hardstep.geometry import Simplex
 from hardstep.optim.paper_presets import (
     argmax,
     etth1,
@@ -16,10 +16,11 @@ from hardstep.optim.paper_presets import (
     rl,
     snn,
     staircase,
+    theory,
 )
 from hardstep.optim.rules import FullDecay, LeavePlateau, WeightDecay, WeightMomentum
 from hardstep.optim.settings import Settings
-from hardstep.schedules import Cosine, Length, Linear, PowerDecay, TimesTemperature
+from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import RowSoftmax, Standardized
 from hardstep.subspaces import Full, RowWise, Sketch
 
@@ -179,23 +180,4 @@ def signs(steps: int, unit: float = 1.0) -> Settings:
         step_radius=Length(1.0),
         probe_radius=Length(400.0),
         rules=(WeightDecay(Linear(0.9, 0.1, steps)),),
-    )
-
-
-@preset
-def theory(
-    temperature: float = 0.5, step_radius: float = 2.0, probe_radius: float = 1.0, rank: int = 4
-) -> Settings:
-    """The configuration the convergence theorem describes; radii are multiples of ε.
-
-    Flat temperature, r_s (t + 1)^−0.6, independent rotations, mollifier jitter on probes and
-    steps, the orthoplex, an orthonormal subspace and no heuristics.
-    """
-    return Settings(
-        subspace=RowWise(rank=rank),
-        polytope=Orthoplex(8),
-        temperature=temperature,
-        step_radius=TimesTemperature(PowerDecay(step_radius, 0.6)),
-        probe_radius=TimesTemperature(probe_radius),
-        jitter=Jitter(probe=Mollifier(0.05), step=Mollifier(0.05)),
     )

@@ -38,6 +38,7 @@ from hardstep.evaluation.fused.translate import Program
 
 CACHE_BYTES = 256 << 10  # of old values that stay near while a candidate is evaluated
 COPIES = 8  # of a function; loops over time call one at every step
+MANY_STEPS = 32  # of a loop over time; the text of more takes long to compile
 MANY_LOOPS = 128  # beyond that, compiling what calls them well takes longer than it saves
 
 
@@ -198,22 +199,26 @@ candidate_end:
         v.line(f"br label %{label}")
         v.block(label)
         v.body.append(f"  {j} = phi i64 [ 0, %{self.block} ], [ {following}, %{label} ]")
-        local: dict[int, Value] = {}
+        size = self._choose_step(loop)
+        indices = [j, *(v.let(f"add i64 {j}, {more}") for more in range(1, size))]
+        known: list[dict[int, Value]] = [{} for _ in indices]
         for expr in exprs:
-            if isinstance(expr, Reduced):
-                new = self._evaluate(expr.args[0], loop, local, j)
-                chosen = self.names[id(expr.args[1])] if isinstance(expr, Pick) else None
-                reduce_by(v, expr, sums[id(expr)], new, j, chosen)
-            elif isinstance(expr, Product):
-                if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
-                    self._list_change(expr, self._evaluate(expr.args[0], loop, local, j), j)
-                if self.prefetches:
-                    self._prefetch(expr, loop.domain, j)
-            else:
-                value = self._evaluate(expr, loop, local, j)
-                if id(expr) in self.schedule.places:
-                    self._store(expr, value, j)
-        v.line(f"{following} = add i64 {j}, 1")
+            for index, local in zip(indices, known, strict=True):
+                if isinstance(expr, Reduced):
+                    new = self._evaluate(expr.args[0], loop, local, index)
+                    chosen = self.names[id(expr.args[1])] if isinstance(expr, Pick) else None
+                    reduce_by(v, expr, sums[id(expr)], new, index, chosen)
+                elif isinstance(expr, Product):
+                    if lists[self.schedule.changes[id(expr)]] is expr:  # once for all of them
+                        change = self._evaluate(expr.args[0], loop, local, index)
+                        self._list_change(expr, change, index)
+                    if self.prefetches:
+                        self._prefetch(expr, loop.domain, index)
+                else:
+                    value = self._evaluate(expr, loop, local, index)
+                    if id(expr) in self.schedule.places:
+                        self._store(expr, value, index)
+        v.line(f"{following} = add i64 {j}, {size}")
         done = v.let(f"icmp eq i64 {following}, {loop.domain}")
         v.line(f"br i1 {done}, label %{after}, label %{label}")
         if self.repeats:
@@ -229,6 +234,14 @@ candidate_end:
             if id(expr) in sums:
                 variable = sums[id(expr)][-1]
                 self.names[id(expr)] = v.let(f"load {v.type(expr.kind)}, ptr {variable}")
+
+    def _choose_step(self, loop: Loop) -> int:
+        """How many indices are computed side by side: while one waits for a result, another goes on.
+
+        A neuron's time steps wait for each other; neurons do not.
+        """
+        chain = sum(isinstance(expr, Product) for expr in loop.exprs)
+        return 2 if 1 < chain <= MANY_STEPS and loop.domain % 2 == 0 else 1
 
     # -- what stands in many places ---------------------------------------------------------
 

@@ -316,9 +316,32 @@ class Graph:
         known = self.known.get(key)
         if known is not None:
             return known
+        shorter = self._choose_instead(function, args)
+        if shorter is not None:
+            return self._keep(key, shorter)
         kind = Kind.I1 if function in COMPARISONS else args[0].kind
         stage = max([arg.stage for arg in args])
         return self._keep(key, Apply(kind, _join(function.value, args), stage, args, function))
+
+    def _choose_instead(self, function: Fn, args: tuple[Expr, ...]) -> Expr | None:
+        """The same numbers with a choice late in the chain, so that less waits for a threshold.
+
+        A spiking neuron's reset is m · (1 − s): 1 − s is a choice between 0 and 1, the product one
+        between m · 0 and m.
+        """
+        if len(args) != 2 or not args[0].kind.is_float:
+            return None
+        first, second = args
+        if function is Fn.SUB and _is_number(first, 1) and isinstance(second, Cast):
+            (truth,) = second.args
+            if truth.kind is Kind.I1:
+                none, one = (self.constant(number, first.kind) for number in (0, 1))
+                return self.select(truth, none, one)
+        if function is Fn.MUL and isinstance(second, Select):
+            condition, none, one = second.args
+            if _is_number(none, 0) and _is_number(one, 1):
+                return self.select(condition, self.apply(Fn.MUL, first, none), first)
+        return None
 
     def select(self, condition: Expr, value: Expr, other: Expr) -> Expr:
         """Where the condition holds the value, else the other."""
@@ -375,6 +398,11 @@ class Graph:
     def _keep(self, key: tuple[object, ...], expr: Expr) -> Expr:
         """The expression that was made first under a key: what it is, and what of."""
         return self.known.setdefault(key, expr)
+
+
+def _is_number(expr: Expr, number: Number) -> bool:
+    """Whether it is this constant; the two zeros are different ones."""
+    return isinstance(expr, Constant) and repr(float(expr.value)) == repr(float(number))
 
 
 def _join(name: str, args: tuple[Expr, ...]) -> int | None:
