@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 from benchmarks.maxsat import report
-from benchmarks.maxsat.plan import Spec, expand, key
+from benchmarks.maxsat.plan import Spec, expand, give_time, key
 from hardstep.bench.records import read_lines
 
 BENCHMARKS = Path(__file__).resolve().parent.parent
@@ -41,7 +41,7 @@ def main() -> None:
         done = {key(record) for record in load()}
         for spec in specs:
             if spec["suite"] in wanted and key(spec) not in done:
-                _record(spec)
+                _record(give_time(spec, load()), spec)
     report.write(load(), options.docs / "maxsat.md")
 
 
@@ -50,8 +50,11 @@ def load() -> list[Spec]:
     return [json.loads(line) for _, line in read_lines(RECORDS)]
 
 
-def _record(spec: Spec) -> None:
+def _record(spec: Spec | None, asked: Spec) -> None:
     """One run in a process of its own, so that its peak memory is its own."""
+    if spec is None:
+        print(f"{asked['of']} is not recorded, so {asked['method']} waits", file=sys.stderr)
+        return
     print(json.dumps(spec), flush=True)
     threads = str(spec.get("threads", os.cpu_count()))
     limits = {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}

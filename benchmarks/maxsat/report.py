@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.maxsat.plan import Spec
 from hardstep._pages import markdown_table
 
-WHO = ("method", "variables", "instance", "file", "threads", "seconds", "variant")
+WHO = ("method", "variables", "instance", "file", "threads", "seconds", "variant", "seed")
 BEGIN, END = "<!-- bench-maxsat:begin -->", "<!-- bench-maxsat:end -->"
 
 

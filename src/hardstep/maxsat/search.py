@@ -81,7 +81,7 @@ class Search:
 
     @classmethod
     def of_paper(cls, formula: Formula, seed: int = 0) -> "Search":
-        """The search of the paper's printed runs: `presets.maxsat_realized`, from a start near 0."""
+        """The search of the printed runs: `presets.maxsat_realized`, from a start near 0."""
         sizes = (max(1, formula.num_variables), max(1, formula.num_clauses - formula.num_hard))
         settings = presets.maxsat_realized(*sizes, unit=_unit(formula))
         return cls(formula, seed, lambda steps: settings, PAPER_SPREAD)
