@@ -14,10 +14,11 @@ import os
 import subprocess
 import sys
 import tomllib
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.maxsat import report
-from benchmarks.maxsat.plan import Spec, expand, give_time, key
+from benchmarks.maxsat.plan import Spec, expand, give_time, key, without_seed
 from hardstep.bench.records import read_lines
 
 BENCHMARKS = Path(__file__).resolve().parent.parent
@@ -39,9 +40,9 @@ def main() -> None:
         parser.error(f"no suite {min(wanted - suites)!r}; the suites are {sorted(suites)}")
     if not options.report:
         done = {key(record) for record in load()}
-        for spec in specs:
-            if spec["suite"] in wanted and key(spec) not in done:
-                _record(give_time(spec, load()), spec)
+        missing = [spec for spec in specs if spec["suite"] in wanted and key(spec) not in done]
+        for _, alike in groupby(missing, without_seed):
+            _record(list(alike))
     report.write(load(), options.docs / "maxsat.md")
 
 
@@ -50,30 +51,28 @@ def load() -> list[Spec]:
     return [json.loads(line) for _, line in read_lines(RECORDS)]
 
 
-def _record(spec: Spec | None, asked: Spec) -> None:
-    """One run in a process of its own, so that its peak memory is its own."""
-    if spec is None:
-        print(f"{asked['of']} is not recorded, so {asked['method']} waits", file=sys.stderr)
+def _record(specs: list[Spec]) -> None:
+    """Runs that differ in the seed in a process of their own, so that peak memory is their own."""
+    known = load()
+    ready = [spec for spec in (give_time(spec, known) for spec in specs) if spec is not None]
+    if not ready:
+        print(f"{specs[0]['of']} is not recorded, so {specs[0]['method']} waits", file=sys.stderr)
         return
-    print(json.dumps(spec), flush=True)
-    threads = str(spec.get("threads", os.cpu_count()))
+    threads = str(ready[0].get("threads", os.cpu_count()))
     limits = {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
     limits["OMP_WAIT_POLICY"] = "passive"  # as in the command
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.maxsat.runs", json.dumps(spec)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **limits},
-        check=False,
-    )
-    if done.returncode:
-        print(f"  failed with code {done.returncode}", file=sys.stderr, flush=True)
-        return
-    result = json.loads(done.stdout)
     RECORDS.parent.mkdir(exist_ok=True)
-    with RECORDS.open("a") as stream:
-        stream.write(json.dumps({**spec, **result}) + "\n")
-    print("  " + report.line({**spec, **result}), flush=True)
+    command = [sys.executable, "-m", "benchmarks.maxsat.runs", json.dumps(ready)]
+    environment = {**os.environ, **limits}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for spec, line in zip(ready, process.stdout, strict=False):
+            record = {**spec, **json.loads(line)}
+            with RECORDS.open("a") as stream:
+                stream.write(json.dumps(record) + "\n")
+            print(report.line(record), flush=True)
+    if process.returncode:
+        print(f"failed with code {process.returncode}: {ready}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

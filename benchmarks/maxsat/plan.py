@@ -51,6 +51,11 @@ def give_time(spec: Spec, records: list[Spec]) -> Spec | None:
     return {**spec, "cpu_limit": spec["times"] * sum(taken) / len(taken)}
 
 
+def without_seed(spec: Spec) -> str:
+    """What runs that differ in nothing but the seed have in common."""
+    return str(sorted((name, value) for name, value in spec.items() if name != "seed"))
+
+
 def key(spec: Spec) -> tuple[Any, ...]:
     """What makes a run the same run."""
     return (*(spec.get(name) for name in IDENTITY), str(sorted(spec["options"].items())))

@@ -1,4 +1,4 @@
-"""One run, in this process: a formula, a method, a budget; prints one JSON object."""
+"""Runs in this process: a formula, a method, a budget; prints one JSON object for each."""
 
 import json
 import os
@@ -173,9 +173,14 @@ def _population(formula: Formula, spec: Spec, method: Any) -> Result:
 
 
 def main() -> None:
-    """Run the specification given as JSON."""
-    spec: Spec = json.loads(sys.argv[1])
+    """Run the specifications given as JSON, and print a line for each."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    for spec in json.loads(sys.argv[1]):
+        print(json.dumps(run(spec)), flush=True)
+
+
+def run(spec: Spec) -> Result:
+    """One run, with where and how it was made."""
     before = _peak_bytes()
     began = time.perf_counter()
     formula = formula_of(spec)
@@ -194,7 +199,7 @@ def main() -> None:
         **provenance(),
         "command": "make bench-maxsat",
     }
-    print(json.dumps({**result, **place}))
+    return {**result, **place}
 
 
 def _peak_bytes() -> int:

@@ -48,6 +48,8 @@ def test_seeds_make_runs_of_their_own():
     table = {"suite": "paper", "method": "a", "variables": [100, 500], "seeds": [1, 2]}
     specs = plan.expand({"ratio": 4.27, "run": [table]})
     assert len({plan.key(spec) for spec in specs}) == len(specs) == 4
+    assert [plan.without_seed(spec) for spec in specs[:2]] == [plan.without_seed(specs[0])] * 2
+    assert plan.without_seed(specs[1]) != plan.without_seed(specs[2])
 
 
 def test_theory_mode_and_the_printed_search_take_the_same_steps():
