@@ -134,12 +134,21 @@ def measure(record: Record, field: str) -> float | None:
     if field.startswith("mark "):  # clauses that hold after so many steps
         falsified = record["marks"].get(field.removeprefix("mark "))
         return None if falsified is None else 1 - falsified / record["clauses"]
+    if field.startswith("curve "):
+        return _look_at(record["curve"], int(field.removeprefix("curve ")))
     if field == "proven share":
         return 1 - record["falsified"] / record["clauses"] if record["proven"] else None
     if field == "normalized return":
         return normalize(record["task"], float(record["test"])) if "test" in record else None
     value = record.get(field)
     return float(value) if isinstance(value, int | float) else None
+
+
+def _look_at(curve: Mapping[str, list[Any]], step: int) -> float | None:
+    """The validation nearest to a step, if it is within a tenth of it."""
+    place = min(range(len(curve["steps"])), key=lambda at: abs(curve["steps"][at] - step))
+    near = abs(curve["steps"][place] - step) <= step / 10
+    return curve["value"][place] if near else None
 
 
 def collect(setting: Mapping[str, Any], where: Mapping[str, Any]) -> dict[int, Figure]:

@@ -74,6 +74,20 @@ def test_records_are_grouped_by_steps_and_the_newest_of_a_seed_counts(monkeypatc
     assert shown == ["a", "a, 600 of 3,180 steps"]
 
 
+def test_a_curve_is_read_at_the_nearest_look_within_a_tenth():
+    record = {"curve": {"steps": [26, 52, 78, 104], "value": [0.1, 0.2, 0.3, 0.4]}}
+    found = [paper.measure(record, f"curve {step}") for step in (20, 50, 80, 100, 400)]
+    assert found == [None, 0.2, 0.3, 0.4, None]
+
+
+def test_clauses_that_hold_after_some_steps_and_proven_ones_are_shares():
+    record = {"marks": {"20": 10}, "clauses": 100, "falsified": 3, "proven": True}
+    assert paper.measure(record, "mark 20") == 0.9
+    assert paper.measure(record, "mark 40") is None
+    assert paper.measure(record, "proven share") == 0.97
+    assert paper.measure(record | {"proven": False, "falsified": None}, "proven share") is None
+
+
 def test_a_claim_holds_by_sign_and_size_and_a_level_one_by_being_level():
     def judge(said, found, spread=0.1):
         first = line(f"{50 + said} ± {spread}", printed.Figure(50 + found, 0.1, 5))
