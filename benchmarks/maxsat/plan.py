@@ -6,6 +6,7 @@ from typing import Any
 Spec = dict[str, Any]
 LISTS = (
     "variables",
+    "seeds",
     "instances",
     "methods",
     "threads",
@@ -13,13 +14,14 @@ LISTS = (
     "variants",
 )  # taken apart into runs
 SINGULAR = {
+    "seeds": "seed",
     "instances": "instance",
     "methods": "method",
     "files": "file",
     "variants": "variant",
 }
 IDENTITY = ("suite", "method", "variables", "instance", "file", "threads", "seconds", "steps",
-            "evaluations", "variant")  # fmt: skip
+            "evaluations", "variant", "seed")  # fmt: skip
 
 
 def expand(config: Spec) -> list[Spec]:
@@ -33,6 +35,25 @@ def expand(config: Spec) -> list[Spec]:
             spec = {**fixed, **chosen}
             specs.append({"ratio": config["ratio"], "options": {}, **spec})
     return specs
+
+
+def give_time(spec: Spec, records: list[Spec]) -> Spec | None:
+    """A run that may take `times` the processor time `of` a method, with that time.
+
+    None until that method is recorded for the same instance in the same suite.
+    """
+    if "times" not in spec:
+        return spec
+    same = {"suite": spec["suite"], "method": spec["of"], "variables": spec["variables"]}
+    taken = [r["cpu_seconds"] for r in records if same.items() <= r.items()]
+    if not taken:
+        return None
+    return {**spec, "cpu_limit": spec["times"] * sum(taken) / len(taken)}
+
+
+def without_seed(spec: Spec) -> str:
+    """What runs that differ in nothing but the seed have in common."""
+    return str(sorted((name, value) for name, value in spec.items() if name != "seed"))
 
 
 def key(spec: Spec) -> tuple[Any, ...]:

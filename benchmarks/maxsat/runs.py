@@ -1,4 +1,4 @@
-"""One run, in this process: a formula, a method, a budget; prints one JSON object."""
+"""Runs in this process: a formula, a method, a budget; prints one JSON object for each."""
 
 import json
 import os
@@ -9,21 +9,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from benchmarks.maxsat import printed
 from benchmarks.maxsat.plan import Spec
-from benchmarks.maxsat.variants import REWEIGHTED, VARIANTS, Reweighting
-from hardstep import Cosine, Full, Length, Orthoplex, Settings, presets, seeds
+from benchmarks.maxsat.searches import (
+    Result,
+    describe_local,
+    describe_standing,
+    run_search,
+    seed_of,
+    start_of,
+)
+from benchmarks.maxsat.variants import REWEIGHTED, VARIANTS
+from hardstep import Cosine, Full, Length, Orthoplex, Settings, presets
 from hardstep._files import provenance
 from hardstep.baselines import CmaEs, OpenAiEs, minimize
-from hardstep.maxsat import Formula, Search, SearchResult, local_search, random_ksat, read
+from hardstep.maxsat import Formula, Search, local_search, random_ksat, read
 from hardstep.maxsat.objective import Standing, population_costs
 from hardstep.schedules import PowerDecay
 from hardstep.solvers import Sinkhorn
-
-Result = dict[str, Any]
-SEED = 0  # of the methods; instances have seeds of their own
 
 
 def formula_of(spec: Spec) -> Formula:
@@ -31,12 +36,6 @@ def formula_of(spec: Spec) -> Formula:
     if "file" in spec:
         return read(Path(os.environ["HARDSTEP_DATA"]) / spec["file"])
     return random_ksat(spec["variables"], spec["ratio"], seed=spec["instance"])
-
-
-def start_of(formula: Formula) -> np.ndarray:
-    """Where local search and baselines start: a random assignment."""
-    generator = seeds.generator(SEED, "maxsat start")
-    return (torch.randn(formula.num_variables, generator=generator) >= 0).numpy()
 
 
 # -- methods ----------------------------------------------------------------------------------
@@ -92,28 +91,29 @@ def polished(formula: Formula, spec: Spec) -> Result:
     """PolyStep for half of the time, then local search from its best assignment."""
     half = spec["seconds"] / 2
     found = _searched(formula, spec, half, None)
-    rest = local_search(formula, found.pop("assignment"), SEED, seconds=half, **spec["options"])
-    return found | _local(formula, rest) | {"before_polish": found["falsified"]}
+    start = found.pop("assignment")
+    rest = local_search(formula, start, seed_of(spec), seconds=half, **spec["options"])
+    return found | describe_local(formula, rest) | {"before_polish": found["falsified"]}
 
 
 def probsat(formula: Formula, spec: Spec) -> Result:
     """Local search alone."""
     limits = {name: spec[name] for name in ("seconds", "flips") if name in spec}
-    return _local(
-        formula, local_search(formula, start_of(formula), SEED, **limits, **spec["options"])
-    )
+    seed = seed_of(spec)
+    start = start_of(formula, seed)
+    return describe_local(formula, local_search(formula, start, seed, **limits, **spec["options"]))
 
 
 def openai_es(formula: Formula, spec: Spec) -> Result:
     """OpenAI-ES on the numbers whose signs are the assignment."""
     start = torch.zeros(formula.num_variables)
-    return _population(formula, spec, OpenAiEs(start, seed=SEED, **spec["options"]))
+    return _population(formula, spec, OpenAiEs(start, seed=seed_of(spec), **spec["options"]))
 
 
 def cma_es(formula: Formula, spec: Spec) -> Result:
     """CMA-ES on the same numbers."""
     start = torch.zeros(formula.num_variables)
-    return _population(formula, spec, CmaEs(start, seed=SEED, **spec["options"]))
+    return _population(formula, spec, CmaEs(start, seed=seed_of(spec), **spec["options"]))
 
 
 def rc2(formula: Formula, spec: Spec) -> Result:
@@ -141,67 +141,31 @@ METHODS = {
     "OpenAI-ES": openai_es,
     "CMA-ES": cma_es,
     "RC2": rc2,
+    **printed.METHODS,
 }
 
 
 def _searched(
     formula: Formula, spec: Spec, seconds: float | None, preset: Any, reweighted: bool = False
 ) -> Result:
-    search = Search(formula, SEED, preset)
-    fitting = search.steps_within(seconds or 1.0)  # compiles, which no run should be charged for
-    steps = spec.get("steps") or fitting
-    curve: list[tuple[float, int, int]] = []
-    reweight = Reweighting(search, formula) if reweighted else None
-
-    def watch(progress: Any, better: Any) -> None:
-        point = (round(progress.seconds, 3), progress.evaluations, progress.best.weight)
-        if better is not None and (not curve or progress.seconds > 1.05 * curve[-1][0]):
-            curve.append(point)
-        if reweight is not None:
-            reweight()
-
-    found: SearchResult = search.run(steps, seconds=seconds, watch=watch)
-    return {
-        **_standing(formula, found.standing, found.assignment),
-        "steps": found.steps,
-        "planned_steps": found.planned_steps,
-        "evaluations_spent": found.evaluations,
-        "search_seconds": found.seconds,
-        "seconds_per_step": found.seconds / max(1, found.steps),
-        "curve": curve,
-        "assignment": found.assignment,
-    }
-
-
-def _local(formula: Formula, found: Any) -> Result:
-    return {
-        **_standing(formula, found.standing, found.assignment),
-        "flips": found.flips,
-        "flips_per_second": found.flips / max(found.seconds, 1e-9),
-        "local_seconds": found.seconds,
-    }
+    search = Search(formula, seed_of(spec), preset)
+    return run_search(formula, search, spec, seconds, reweighted)
 
 
 def _population(formula: Formula, spec: Spec, method: Any) -> Result:
     def losses_of(vectors: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(population_costs(formula, (vectors >= 0).numpy()))
 
-    began = time.perf_counter()
-    best = minimize(method, losses_of, spec["evaluations"])
+    began, processor = time.perf_counter(), time.process_time()
+    generations = spec.get("steps", 0) * spec["options"]["population"]
+    best = minimize(method, losses_of, spec.get("evaluations", generations))
     assignment = (best.vector >= 0).numpy()
     weight, hard = formula.cost(assignment)
     return {
-        **_standing(formula, Standing(hard, weight), assignment),
+        **describe_standing(formula, Standing(hard, weight), assignment),
         "evaluations_spent": best.evaluations,
+        "cpu_seconds": time.process_time() - processor,
         "search_seconds": time.perf_counter() - began,
-    }
-
-
-def _standing(formula: Formula, standing: Standing, assignment: np.ndarray) -> Result:
-    return {
-        "falsified": standing.weight,
-        "falsified_hard": standing.hard,
-        "share": formula.satisfied_share(assignment),
     }
 
 
@@ -209,9 +173,14 @@ def _standing(formula: Formula, standing: Standing, assignment: np.ndarray) -> R
 
 
 def main() -> None:
-    """Run the specification given as JSON."""
-    spec: Spec = json.loads(sys.argv[1])
+    """Run the specifications given as JSON, and print a line for each."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    for spec in json.loads(sys.argv[1]):
+        print(json.dumps(run(spec)), flush=True)
+
+
+def run(spec: Spec) -> Result:
+    """One run, with where and how it was made."""
     before = _peak_bytes()
     began = time.perf_counter()
     formula = formula_of(spec)
@@ -230,7 +199,7 @@ def main() -> None:
         **provenance(),
         "command": "make bench-maxsat",
     }
-    print(json.dumps({**result, **place}))
+    return {**result, **place}
 
 
 def _peak_bytes() -> int:

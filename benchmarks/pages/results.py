@@ -1,4 +1,4 @@
-"""Renew docs/lab/results.md, and the marked parts of README.md and other pages.
+"""Renew docs/lab/results.md and paper.md, and the marked parts of README.md and other pages.
 
     python -m benchmarks.pages.results
 
@@ -13,6 +13,7 @@ from benchmarks.pages import (
     edges,
     fuzz,
     marked,
+    paper,
     pictures,
     policies,
     readme,
@@ -72,7 +73,7 @@ def pages() -> dict[Path, str]:
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
     made |= spiking_libraries.tables() | workers.tables()
     pages = {path: marked.renew(path.read_text(), made) for path in MARKED}
-    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", **pages}
+    return {PAGE: "\n\n".join([*parts, ELSEWHERE]) + "\n", paper.PAGE: paper.text(), **pages}
 
 
 def main() -> None:

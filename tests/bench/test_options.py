@@ -157,6 +157,14 @@ def test_words_that_do_not_exist_are_refused(options, message):
         made(options)
 
 
+def test_a_column_penalty_reaches_its_solver():
+    assert made({"solver": "kl"}).solver.column_penalty == 1.0
+    for penalty in (0, 1e-4, 10.0):
+        assert made({"solver": "kl", "column_penalty": penalty}).solver.column_penalty == penalty
+    with pytest.raises(ConfigError, match=r"is of solver = 'kl', got 0.1 with 'softmax'"):
+        made({"column_penalty": 0.1})
+
+
 def test_a_decay_that_would_turn_weights_around_is_refused_before_the_run():
     with pytest.raises(ConfigError, match=r"decay must be in \[0, 1\), got 2"):
         made({"decay": 2})

@@ -31,6 +31,7 @@ def test_every_method_runs_under_the_protocol_and_is_recorded(method, tmp_path):
     assert (record["steps"], record["test_reads"]) == (3, 1)
     assert record["evaluations"] == record["curve"]["evaluations"][-1] > 0
     assert 0 <= record["test"] <= 1
+    assert ("column_violation" in record) == (method == "polystep")
     append(tmp_path / "runs.jsonl", record)
     assert load(tmp_path / "runs.jsonl").records[0]["method"] == method
     assert method in KNOWN_OPTIONS

@@ -60,6 +60,15 @@ def test_json_alone_on_stdout(instance):
     assert read(instance).cost(assignment) == (result["falsified_weight"], 0)
 
 
+def test_the_papers_search_is_a_preset():
+    done = hardstep("maxsat", "--random", 300, "--steps", 300, "--preset", "paper", "--json")
+    result = json.loads(done.stdout)
+    assert result["preset"] == "paper"
+    assert result["evaluations"] == 100 * 450 + 200  # a plan is used for three steps
+    assert result["satisfied_share"] > 0.95
+    assert "did you mean 'paper'" in hardstep("maxsat", "--random", 9, "--preset", "papr").stderr
+
+
 def test_random_formulas_and_runs_follow_from_the_seed():
     runs = [
         hardstep("maxsat", "--random", 200, "--steps", 20, "--seed", seed) for seed in (5, 5, 6)

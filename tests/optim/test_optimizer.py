@@ -179,6 +179,9 @@ def test_the_report_of_a_step_gives_its_lengths_losses_and_price():
     assert report.spread_share == pytest.approx(float((spread > 1).double().mean()))
     assert 0 < report.spread_share < 1
     assert report.dead_share == 0.0
+    columns = weights.mean(dim=0)
+    expected = float((columns * (columns * 3).log()).sum())
+    assert report.column_violation == pytest.approx(expected, rel=1e-9)
     # Orthonormal directions: the coordinates move as far as the parameters.
     moved = float((parameters(model) - before).norm())
     assert report.displacement == pytest.approx(moved, rel=1e-10)

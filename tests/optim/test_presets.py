@@ -159,10 +159,27 @@ def test_lengths_of_maxsat_grow_with_the_root_of_the_problem():
     assert [b / a for a, b in zip(small, large, strict=True)] == pytest.approx([1, 10, 10])
 
 
+def test_the_radius_of_the_printed_maxsat_runs_is_flat_in_fact():
+    """3000 → 2999.9 after a thousand steps, as a note of the paper says."""
+    settings = presets.maxsat_realized(100_000, 427_000)
+    first, last = lengths(settings, 0), lengths(settings, 1000)
+    assert first == pytest.approx((5 * 427_000, 3000, 100))
+    assert last[1] == pytest.approx(2999.9, abs=0.005)
+    assert last[2] == pytest.approx(96.95, abs=0.01)  # a cosine of 8,000 steps
+    assert lengths(settings, 450)[0] == pytest.approx(0.5 * 427_000)
+    momentum, reuse = settings.rules
+    assert [momentum.beta(step) for step in (0, 49, 1000)] == pytest.approx([0.5, 0.95, 0.95])
+    assert reuse == PlanReuse(3, ema=0.7)
+    million = presets.maxsat_realized(1_000_000, 4_270_000)
+    assert lengths(million, 450)[0] == pytest.approx(0.5)
+    assert [type(rule) for rule in million.rules] == [Momentum]
+
+
 def net():
     return nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
 
 
+STEPLESS = ("theory", "maxsat_realized")
 PLAIN = ("general", "wide", "warm", "frugal", "sketch")
 EVERYTHING = {name: case[0] for name, case in zip(NAMES, CASES, strict=True)}
 EVERYTHING |= {name: getattr(presets, name)(STEPS) for name in PLAIN}
@@ -192,7 +209,7 @@ def test_the_papers_presets_search_the_papers_subspace():
     assert presets.theory().subspace == LayerWise(4)
 
 
-@pytest.mark.parametrize("name", [n for n in presets.__all__ if n != "theory"])
+@pytest.mark.parametrize("name", [n for n in presets.__all__ if n not in STEPLESS])
 @pytest.mark.parametrize("steps", ["100", 99.5, 0])
 def test_a_preset_refuses_a_number_of_steps_by_its_own_name(name, steps):
     more = {"num_variables": 9} if name == "maxsat" else {}

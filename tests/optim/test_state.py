@@ -177,8 +177,8 @@ REFUSED = {
         lambda: saved_state(rules=(Momentum(0.5),))
     ),
     "saved with seed 8, this one has 7; build it with seed=8": lambda: saved_state(seed=8),
-    "has format 99, this version reads 2": lambda: saved_state() | {"format": 99},
-    "has format None, this version reads 2": dict,
+    "has format 99, this version reads 3": lambda: saved_state() | {"format": 99},
+    "has format None, this version reads 3": dict,
     r"has particles \(4, 2\), this model needs \(10, 2\)": (
         lambda: tiny(torch.nn.Linear(3, 2).double()).state_dict()
     ),
@@ -196,7 +196,7 @@ REFUSED = {
         lambda: changed(previous_move=torch.zeros(2))
     ),
     "has 1 rules, this optimizer 0": lambda: changed(rules=[{}]),
-    "'statistics' must be a list of 10 numbers, got": lambda: changed(statistics=[1.0]),
+    "'statistics' must be a list of 11 numbers, got": lambda: changed(statistics=[1.0]),
     "subspace 'a' must be a tensor, got 'b'": lambda: changed(subspace={"a": "b"}),
     r"its subspace is not the one of this optimizer \(ConfigError: .* keeps no state": (
         lambda: changed(subspace={"a": torch.zeros(1)})

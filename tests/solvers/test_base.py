@@ -5,7 +5,9 @@ import torch
 
 from hardstep.errors import ConfigError
 from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
-from hardstep.solvers.base import scale
+from hardstep.solvers.base import Plan, scale
+
+from .catalogue import specification_costs
 
 SOLVERS = [RowSoftmax(), Greedy(), TopK(1), Penalized(0.5), Sinkhorn()]
 
@@ -66,3 +68,28 @@ def test_costs_that_are_not_finite_are_refused_with_their_place(solver, value):
 def test_costs_of_another_dtype_are_refused(dtype):
     with pytest.raises(ConfigError, match=f"got {dtype}"):
         RowSoftmax().solve(torch.zeros(2, 3, dtype=dtype), 1.0)
+
+
+def test_the_column_violation_is_the_divergence_of_the_column_sums():
+    weights = torch.tensor([[0.4, 0.1], [0.3, 0.2]], dtype=torch.float64)
+    expected = 0.7 * math.log(1.4) + 0.3 * math.log(0.6)
+    assert Plan(weights).column_violation == pytest.approx(expected, rel=1e-12)
+    assert Plan(torch.tensor([[0.5, 0.0], [0.5, 0.0]])).column_violation == pytest.approx(
+        math.log(2)
+    )
+
+
+def test_a_tiny_column_violation_keeps_its_digits():
+    off = 1e-9  # KL is off²/2 = 5e-19, below the rounding of its own terms
+    weights = torch.tensor([[0.25 * (1 + off), 0.25 * (1 - off)]] * 2, dtype=torch.float64)
+    assert Plan(weights).column_violation == pytest.approx(off**2 / 2, rel=1e-6)
+
+
+def test_sinkhorn_leaves_no_column_violation_and_a_penalty_less_than_softmax():
+    costs = specification_costs()
+    softmax, penalized, sinkhorn = (
+        solver.solve(costs, 0.1).column_violation
+        for solver in (RowSoftmax(), Penalized(0.05), Sinkhorn())
+    )
+    assert softmax > penalized > 1e-3
+    assert 0 <= sinkhorn < 1e-12

@@ -195,6 +195,7 @@ MAY_BE_0 = (
     "momentum",
     "weight_momentum",
     "decay",
+    "column_penalty",
     "stability",
     "learning_rate_end",
 )  # other numbers are > 0

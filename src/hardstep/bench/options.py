@@ -11,6 +11,7 @@
     subspace = "layer-wise"           row-wise, low-rank, global, sparse, full
     polytope = "orthoplex"            simplex, cube
     solver = "sinkhorn"               softmax, kl, greedy, top-k
+    column_penalty = 0.1              λ of solver = "kl", in units of the loss; 1 if left out
     rotation = "biased"               haar
     preset = "paper"                  the paper's settings of the task; frugal, sketch; theory is
                                       the paper's theory mode, at what its settings begin with
@@ -30,7 +31,7 @@ from hardstep.optim import FullDecay, Momentum, PlanReuse, Rule, Settings, Weigh
 from hardstep.optim.paper_presets import theory_mode
 from hardstep.optim.rules import check_fraction
 from hardstep.schedules import Cosine, Length, PowerDecay, Schedule, length_at, temperature_at
-from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, TopK
+from hardstep.solvers import Greedy, Penalized, RowSoftmax, Sinkhorn, Solver, TopK
 from hardstep.subspaces import Full, Global, LayerWise, LowRank, RowWise, Sketch, Sparse
 from hardstep.tasks import Task
 
@@ -52,6 +53,7 @@ NUMBERS = (
     "weight_momentum",
     "reuse",
     "decay",
+    "column_penalty",
 )
 WORDS = ("subspace", "polytope", "solver", "rotation", "preset")
 STEP_END = 0.03  # of the first step radius, as in presets.general
@@ -70,7 +72,7 @@ ANY_TASK: Mapping[str, Callable[[int], Settings]] = {
     "frugal": presets.frugal,
     "sketch": presets.sketch,
 }
-SOLVERS: Mapping[str, Callable[[], Any]] = {
+SOLVERS: Mapping[str, Callable[[], Solver]] = {
     "softmax": RowSoftmax,
     "kl": lambda: Penalized(1.0),
     "sinkhorn": Sinkhorn,
@@ -114,10 +116,11 @@ def make_settings(task: Task, steps: int, options: Mapping[str, Any], dim: Dimen
         changes["step_radius"] = _decaying(base, options)
     if "num_probes" in options:
         changes["num_probes"] = options["num_probes"]
-    for name, known in (("solver", SOLVERS), ("rotation", ROTATIONS)):
-        if name in options:
-            check_name(options[name], known, name)
-            changes[name] = known[options[name]]()
+    if "solver" in options or "column_penalty" in options:
+        changes["solver"] = _solver(options)
+    if "rotation" in options:
+        check_name(options["rotation"], ROTATIONS, "rotation")
+        changes["rotation"] = ROTATIONS[options["rotation"]]()
     changes["polytope"] = _polytope(base, options)
     changes["subspace"] = _subspace(base, options, dim)
     changes["rules"] = _rules(base, options, steps)
@@ -162,6 +165,20 @@ def _first(name: str, base: Settings) -> float:
     if name == "temperature":
         return temperature
     return length_at(name, getattr(base, name), 0, temperature)
+
+
+def _solver(options: Mapping[str, Any]) -> Solver:
+    name = options.get("solver", "softmax")
+    check_name(name, SOLVERS, "solver")
+    solver = SOLVERS[name]()
+    if "column_penalty" not in options:
+        return solver
+    if not isinstance(solver, Penalized):
+        raise ConfigError(
+            f"column_penalty is of solver = 'kl', got {options['column_penalty']} with {name!r}; "
+            "leave it out, or choose that solver"
+        )
+    return replace(solver, column_penalty=float(options["column_penalty"]))
 
 
 def _polytope(base: Settings, options: Mapping[str, Any]) -> Any:

@@ -255,10 +255,12 @@ def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> R
         "seconds": [score.seconds for score in outcome.history],
         "cpu_seconds": [score.cpu_seconds for score in outcome.history],
     }
-    played: Record = {}
+    own: Record = {}  # what not every method or task has
     if outcome.interactions:
         curve[PLAYED] = [score.interactions for score in outcome.history]
-        played[PLAYED] = outcome.interactions
+        own[PLAYED] = outcome.interactions
+    if isinstance(optimizer, PolyStep):
+        own["column_violation"] = optimizer.coverage().statistics.column_violation
     return {
         "task": job.task,
         "data": job.data,
@@ -276,7 +278,7 @@ def _record(job: Job, task: Task, outcome: FitResult, optimizer: Trainable) -> R
         "valid": to_number(chosen.value),
         "test_reads": 0,  # it is sealed until now
         "curve": curve,
-        **played,
+        **own,
         "peak_memory_bytes": _peak_memory(),
         "stopped": outcome.stopped,
     }

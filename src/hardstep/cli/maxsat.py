@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardstep import __version__
+from hardstep._checks import check_name
 from hardstep._durations import format_duration
 from hardstep._files import provenance
 from hardstep.cli.interrupts import Interrupts
@@ -31,6 +32,7 @@ from hardstep.training import LiveLine
 
 SECONDS = 60.0  # unless a limit is given
 POLISH_SHARE = 0.5  # of the seconds, with --polish
+SEARCHES: dict[str, Callable[[Formula, int], Search]] = {"signs": Search, "paper": Search.of_paper}
 FLIPS_PER_VARIABLE = 100  # of a polish after --steps
 DIGITS_AT_ONCE = 1 << 20  # of an assignment that is printed
 
@@ -98,6 +100,7 @@ def _describe(
         "falsified_hard": found.standing.hard,
         "satisfied_share": formula.satisfied_share(found.assignment),
         "seed": options.seed,
+        "preset": options.preset,
         "steps": found.steps,
         "planned_steps": found.planned_steps,
         "evaluations": found.evaluations,
@@ -113,6 +116,7 @@ def _check(options: MaxsatOptions) -> None:
         raise ConfigError("maxsat needs a file or --random N, and not both")
     if options.seconds is not None and options.steps is not None:
         raise ConfigError("maxsat takes --seconds or --steps, not both")
+    check_name(options.preset, SEARCHES, "preset")
     if options.seconds is not None and not options.seconds > 0:
         raise ConfigError(f"--seconds must be above 0, got {options.seconds}")
 
@@ -129,7 +133,7 @@ def _target(options: MaxsatOptions) -> Standing | None:
 
 
 def _search(options: MaxsatOptions, formula: Formula, output: "_Output") -> SearchResult:
-    search = Search(formula, options.seed)
+    search = SEARCHES[options.preset](formula, options.seed)
     seconds = None if options.steps else options.seconds or SECONDS
     if seconds is not None and options.polish:
         seconds *= 1 - POLISH_SHARE

@@ -244,6 +244,13 @@ class MaxsatOptions:
     seed: Annotated[
         int, Option(help="Derive every random number from this seed, and the clauses of --random.")
     ] = 0
+    preset: Annotated[
+        str,
+        Option(
+            help="Search with these settings: signs, or paper, which is what the runs printed in "
+            "the paper had."
+        ),
+    ] = "signs"
     polish: Annotated[
         bool,
         _flag(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardstep import presets, seeds
+from hardstep._checks import check_positive
 from hardstep.errors import ConfigError
 from hardstep.maxsat.formula import Formula
 from hardstep.maxsat.objective import NAME, MaxSat, Standing
@@ -22,6 +23,7 @@ from hardstep.optim import PolyStep, Settings
 # Steps that tell how many fit into the time, and the share of it that they may take.
 MIN_TRIALS, MAX_TRIALS, TRIAL_SHARE = 3, 20, 0.02
 INTERRUPTED = "interrupted"
+PAPER_SPREAD = 0.1  # of the start in the paper's runs
 
 
 class Progress(NamedTuple):
@@ -58,6 +60,7 @@ class Search:
         seed: Fixes the start and every draw.
         preset: Settings for a number of steps; by default `presets.signs` with the mean weight
             of a soft clause as unit.
+        spread: Standard deviation of the numbers it starts from.
     """
 
     def __init__(
@@ -65,14 +68,23 @@ class Search:
         formula: Formula,
         seed: int = 0,
         preset: Callable[[int], Settings] | None = None,
+        spread: float = 1.0,
     ) -> None:
         if formula.num_variables == 0:
             raise ConfigError("Search: the formula has no variables; there is nothing to search")
-        self.formula, self.seed = formula, seed
+        check_positive("Search: spread", spread)
+        self.formula, self.seed, self.spread = formula, seed, spread
         self.preset = preset or partial(presets.signs, unit=_unit(formula))
         check_search(formula)
         self._occurring = keep_occurring(formula)
         self.objective = MaxSat(self._occurring.formula)
+
+    @classmethod
+    def of_paper(cls, formula: Formula, seed: int = 0) -> "Search":
+        """The search of the printed runs: `presets.maxsat_realized`, from a start near 0."""
+        sizes = (max(1, formula.num_variables), max(1, formula.num_clauses - formula.num_hard))
+        settings = presets.maxsat_realized(*sizes, unit=_unit(formula))
+        return cls(formula, seed, lambda steps: settings, PAPER_SPREAD)
 
     def steps_within(self, seconds: float) -> int:
         """How many steps fit into a time on this machine, by trying a few.
@@ -147,7 +159,8 @@ class Search:
 
     def _start(self) -> Tensor:
         generator = seeds.generator(self.seed, "maxsat start")
-        return torch.randn(self._occurring.formula.num_variables, generator=generator)
+        size = self._occurring.formula.num_variables
+        return self.spread * torch.randn(size, generator=generator)
 
     def _optimizer(self, steps: int) -> PolyStep:
         settings = self.preset(max(1, steps))  # schedules span at least one

@@ -28,7 +28,7 @@ from hardstep.schedules import (
 from hardstep.subspaces import Full, LayerWise
 
 Parameters = ParamSpec("Parameters")
-COUNTS = ("steps", "rank", "dim", "redraw", "num_variables")
+COUNTS = ("steps", "rank", "dim", "redraw", "num_variables", "num_clauses")
 LENGTHS = ("step_radius", "probe_radius", "temperature", "unit")
 
 
@@ -130,6 +130,39 @@ def maxsat(steps: int, num_variables: int) -> Settings:
         probe_radius=Length(Cosine(100.0 * scale, 20.0 * scale, steps)),
         rules=(*reuse, Momentum(Linear(0.5, 0.95, steps))),
     )
+
+
+@preset
+def maxsat_realized(num_variables: int, num_clauses: int, unit: float = 1.0) -> Settings:
+    """MAX-SAT with the schedules that the printed runs had in fact; they do not span the run.
+
+    The runs told their schedules no number of steps, so these took periods of their own: a cosine
+    one step per 0.01 between its ends (so the step radius is flat, as a note of the paper says, and
+    ε is at its end after 450 steps), momentum 50 steps. Costs were fractions of falsified clauses,
+    from a million variables on their number; here they are always their number, so ε is scaled.
+
+    Args:
+        num_variables: Radii grow with its square root.
+        num_clauses: What a fraction is of.
+        unit: Weight of a clause, if not one.
+    """
+    scale, many = math.sqrt(num_variables / 1e5), num_variables >= 1_000_000
+    counted = unit if many else unit * num_clauses
+    return maxsat(1, num_variables).changed(
+        temperature=Cosine(5.0 * counted, 0.5 * counted, _period(5.0, 0.5)),
+        step_radius=Length(_realize(3000.0 * scale, 600.0 * scale)),
+        probe_radius=Length(_realize(100.0 * scale, 20.0 * scale)),
+        rules=(Momentum(Linear(0.5, 0.95, 49)), *(() if many else (PlanReuse(3, ema=0.7),))),
+    )
+
+
+def _period(start: float, end: float) -> int:
+    """The steps that a cosine of the printed MAX-SAT runs took from one value to the other."""
+    return max(1, math.ceil((start - end) / 0.01))
+
+
+def _realize(start: float, end: float) -> Cosine:
+    return Cosine(start, end, _period(start, end))
 
 
 @preset

@@ -32,6 +32,7 @@ class StepReport:
     spread_square: float  # mean of (Δ/ε)² over all rows, those with Δ/ε > 1 taken as 0
     dead_share: float  # share of constant rows
     displacement: float  # Euclidean length of the whole move
+    column_violation: float = math.nan  # KL(Tᵀ1 ‖ b) of a solve's plan, see `Plan`
     nonfinite: int = 0
     evaluations: int = 0
     seconds: float = 0.0  # of `PolyStep.step`
@@ -54,6 +55,7 @@ class StepReport:
             spread_square=float(torch.where(spread > 1, 0, spread).square().double().mean()),
             dead_share=float((spread == 0).double().mean()),
             displacement=float(displacement.norm()),
+            column_violation=move.plan.column_violation,
             nonfinite=nonfinite,
             evaluations=proposal.evaluations,
         )
@@ -80,7 +82,7 @@ class StepReport:
 
 
 class Statistics(NamedTuple):
-    """What a run has shown of condition viii so far; sums are over solved steps."""
+    """What a run has shown so far, above all of condition viii; sums are over solved steps."""
 
     steps: int = 0
     radius: float = 0.0  # Σ r_s
@@ -92,6 +94,7 @@ class Statistics(NamedTuple):
     longest_step: float = 0.0
     shortest_probe: float = float("inf")
     longest_probe: float = 0.0
+    violation: float = 0.0  # Σ KL(Tᵀ1 ‖ b) of the plans
 
     def after(self, report: StepReport) -> "Statistics":
         """With one more step; one that reused a plan has no rows to look at."""
@@ -108,6 +111,7 @@ class Statistics(NamedTuple):
             max(self.longest_step, report.step_radius),
             min(self.shortest_probe, report.probe_radius),
             max(self.longest_probe, report.probe_radius),
+            self.violation + report.column_violation,
         )
 
     @property
@@ -119,6 +123,11 @@ class Statistics(NamedTuple):
     def dead_share(self) -> float:
         """Mean share of constant rows, which do not move."""
         return self.dead / self.steps if self.steps else 0.0
+
+    @property
+    def column_violation(self) -> float:
+        """Mean over plans of how far their columns were from uniform."""
+        return self.violation / self.steps if self.steps else 0.0
 
 
 def finite_losses(losses: Tensor, policy: NonFinite) -> tuple[Tensor, int]:

@@ -18,7 +18,7 @@ from hardstep.optim.settings import list_differences
 from hardstep.solvers import Potentials
 from hardstep.subspaces.base import BoundSubspace
 
-FORMAT = 2
+FORMAT = 3
 
 
 class State(NamedTuple):
