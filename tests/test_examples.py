@@ -51,6 +51,17 @@ def test_an_unmodified_lstm_learns_with_no_settings():
     assert load("lstm_digits").main(epochs=1) > 0.3  # guessing: 0.1 with a deviation of 0.03
 
 
+def test_a_forecast_with_closed_gates_beats_persistence():
+    assert len((EXAMPLES / "forecast.py").read_text().splitlines()) < 55
+    found, last = load("forecast").main(epochs=2)
+    assert found < last / 2
+
+
+def test_a_one_bit_head_reads_digits():
+    assert len((EXAMPLES / "one_bit_head.py").read_text().splitlines()) < 55
+    assert load("one_bit_head").main(epochs=2) > 0.8
+
+
 def trained(task, out, capsys, **options):
     """The result of `hardstep train`, after `hardstep evaluate` gave the same score again."""
     assert run_train(TrainOptions(task, out=out, json=True, **options)) == 0

@@ -33,6 +33,7 @@ from .solvers import Sinkhorn as Sinkhorn
 from .subspaces import Full as Full
 from .subspaces import LayerWise as LayerWise
 from .subspaces import LowRank as LowRank
+from .subspaces import PerTensor as PerTensor
 from .subspaces import RowWise as RowWise
 from .subspaces import Sketch as Sketch
 from .training import Callback as Callback

@@ -16,6 +16,7 @@ from hardstep.subspaces import (
     LayerWise,
     Layout,
     LowRank,
+    PerTensor,
     RowWise,
     SharedRows,
     Sketch,
@@ -35,6 +36,7 @@ SUBSPACES = {
     "sparse": Sparse(1),
     "lowrank": LowRank(1),
     "sketch": Sketch(RowWise(2)),
+    "per-tensor": PerTensor({"*weight*": RowWise(1, redraw=1, share=0.4), "*": LayerWise(1)}),
 }
 
 

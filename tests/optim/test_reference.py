@@ -18,6 +18,7 @@ from hardstep.subspaces import (
     Global,
     LayerWise,
     LowRank,
+    PerTensor,
     RowWise,
     SharedRows,
     Sketch,
@@ -47,6 +48,7 @@ SUBSPACES = {
     "adaptive": Adaptive(rank=1, every=2),
     "low rank": LowRank(rank=1),
     "sketch": Sketch(of=RowWise(rank=1)),
+    "per tensor": PerTensor({"*weight": RowWise(rank=1), "*": Full()}),
 }
 BALANCED = ("sinkhorn", "blockwise")  # one particle cannot move where columns have fixed masses
 JITTER = Jitter(probe=Mollifier(0.3), step=Mollifier(0.4))

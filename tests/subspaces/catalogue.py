@@ -14,6 +14,7 @@ from hardstep.subspaces import (
     LayerWise,
     Layout,
     LowRank,
+    PerTensor,
     RowWise,
     SharedRows,
     Sketch,
@@ -36,6 +37,7 @@ SUBSPACES = {
     "lowrank": LowRank(1),
     "sketch": Sketch(RowWise(1)),
     "sketch-of-turns": Sketch(RowWise(1, redraw=2, share=0.5)),
+    "per-tensor": PerTensor({"*bias*": Full(), "*": RowWise(1)}),
 }
 LINEAR = [name for name in SUBSPACES if name != "lowrank"]
 SEED = 5

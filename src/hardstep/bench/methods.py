@@ -24,7 +24,7 @@ from hardstep.bench.axes import PLAYED, Budget
 from hardstep.errors import ConfigError
 from hardstep.optim import PolyStep
 from hardstep.schedules import Cosine, Schedule
-from hardstep.subspaces import RowWise, Sketch, Subspace
+from hardstep.subspaces import Full, PerTensor, RowWise, Sketch, Subspace
 from hardstep.tasks import Task
 from hardstep.training import Trainable
 
@@ -64,6 +64,8 @@ class Blueprint:
         subspace = self.task.settings(self.steps).subspace
         if isinstance(subspace, Sketch):  # what it draws its directions in
             subspace = subspace.of
+        if isinstance(subspace, PerTensor):  # with turns it reaches everything, in time
+            return Full()
         return (
             replace(subspace, redraw=None, share=1.0) if isinstance(subspace, RowWise) else subspace
         )

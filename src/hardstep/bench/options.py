@@ -67,6 +67,7 @@ PAPER: Mapping[str, Callable[[int], Settings]] = {
     "moe": presets.moe,
     "cartpole": presets.rl,
     "acrobot": presets.rl,
+    "etth1": presets.etth1,
 }
 ANY_TASK: Mapping[str, Callable[[int], Settings]] = {
     "frugal": presets.frugal,

@@ -187,8 +187,10 @@ def run_job(
         record = _train(job, task, dataset, model, checkpoint, watching)
     if job.keeps_test_closed:
         return record
-    score = task.score(model, dataset.open_test())
-    return record | {"test": to_number(score), "test_reads": dataset.test_reads}
+    test = dataset.open_test()
+    scores = {"test": task.score(model, test), **task.score_also(model, test, "test")}
+    numbers = {name: to_number(score) for name, score in scores.items()}
+    return record | numbers | {"test_reads": dataset.test_reads}
 
 
 def _train(

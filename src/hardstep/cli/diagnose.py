@@ -14,6 +14,7 @@ from hardstep.cli.output import print
 from hardstep.data import Batches
 from hardstep.optim import Settings
 from hardstep.optim.diagnosis import Diagnosis, Probed, diagnose
+from hardstep.optim.flat_pairs import count_flat_pairs
 from hardstep.schedules import Length, temperature_at
 from hardstep.tasks.dry_run import try_model
 from hardstep.training import checkpoints
@@ -48,7 +49,17 @@ def run_diagnose(options: DiagnoseOptions) -> int:
         picture = with_ending(options.picture)
         picture.parent.mkdir(parents=True, exist_ok=True)
         found.draw(picture, task.title)
-    print(json.dumps(_to_dict(found)) if options.json else conclusion(found))
+    flat = (
+        count_flat_pairs(model, batches, task.loss_fn, seed=options.seed) if options.pairs else {}
+    )
+    if options.json:
+        mirrored = [{"radius": radius, "flat": share} for radius, share in flat.items()]
+        print(json.dumps(_to_dict(found) | ({"mirrored_pairs": mirrored} if flat else {})))
+        return 0
+    print(conclusion(found))
+    if flat:
+        shares = ", ".join(f"{share:.1%} at {radius:g}" for radius, share in flat.items())
+        print(f"mirrored probes of all weights with the same loss: {shares}")
     return 0
 
 

@@ -17,6 +17,7 @@ from hardstep.errors import CheckpointError
 from hardstep.rl.agent import Agent
 from hardstep.tasks import Task
 from hardstep.tasks.dry_run import try_model
+from hardstep.tasks.task import key_of
 from hardstep.training import checkpoints
 
 CHECKPOINT = "checkpoint.pt"  # in the folder of a run
@@ -46,14 +47,18 @@ def run_evaluate(options: EvaluateOptions) -> int:
     if isinstance(model, Agent):
         return _play(options, model, test.inputs, {**meta, "step": step})
     valid_score, test_score = task.score(model, dataset.valid), task.score(model, test)
+    also = task.score_also(model, test, "test")
     if options.json:
-        scores = {task.key("valid"): valid_score, task.key("test"): test_score}
+        scores = also | {task.key("valid"): valid_score, task.key("test"): test_score}
         named = {**meta, "task": task.name, "data": task.data_name}
         print(json.dumps({**named, "step": step, **scores, "test_examples": len(test)}))
     else:
         names = (f"test {task.metric.name}", "validation")
         width = max(map(len, names))
         print(f"{names[0]:<{width}} {task.metric.format(test_score)}  ({len(test):,} examples)")
+        for metric in task.also:
+            score = metric.format(also[key_of(metric, "test")])
+            print(f"{f'test {metric.name}':<{width}} {score}")
         print(f"{names[1]:<{width}} {task.metric.format(valid_score)}  (weights of step {step})")
     return 0
 

@@ -20,8 +20,10 @@ _Task = Annotated[
     str,
     Argument(
         help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
-        "argmax, moe, csnn, bcnn; a policy's: cartpole, acrobot, mountaincar, pendulum, swimmer, "
-        "hopper, gym:ID; or your own as path/to/file.py:name."
+        "argmax, moe, csnn, bcnn; a forecast: etth1, etth1-relative, etth1-int8, etth1-gates, "
+        "waves; a head on frozen features: head-smooth, head-int8, head-binary; a policy's: "
+        "cartpole, acrobot, mountaincar, pendulum, swimmer, hopper, gym:ID; or your own as "
+        "path/to/file.py:name."
     ),
 ]
 _Data = Annotated[
@@ -286,6 +288,10 @@ class DiagnoseOptions:
     picture: Annotated[
         Path | None, Option(help="Draw the share of flat pairs over the radius to this file.")
     ] = None
+    pairs: Annotated[
+        bool,
+        _flag("--pairs", "Count mirrored probes of all weights, as MeZO makes them, that cancel."),
+    ] = False
     json: _Json = False
 
 

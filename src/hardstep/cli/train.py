@@ -27,6 +27,7 @@ from hardstep.tasks import Task, stop_at_goal
 from hardstep.tasks.dry_run import try_model
 from hardstep.tasks.files import is_address, run_name
 from hardstep.tasks.policies import FIRST_TEST, is_policy, name_policy
+from hardstep.tasks.task import key_of
 from hardstep.training import (
     ACCURACY,
     INTERRUPTED,
@@ -193,6 +194,7 @@ def _score(
         **meta,
         **({} if task.metric == ACCURACY else {"metric": task.metric.describe()}),
         task.key("test"): score,
+        **task.score_also(model, test, "test"),
         "test_examples": len(test),
         task.key("valid"): chosen.value,
         "selected_step": chosen.step,
@@ -293,6 +295,7 @@ def _report(task: Task, result: dict[str, Any], folder: Path, options: TrainOpti
         num = f"{round(test * result['test_examples']):,} of {num}"
     rows = {
         f"test {task.metric.name}": f"{task.metric.format(test)}  ({num} test examples)",
+        **describe_also(task, result),
         "validation": f"{task.metric.format(valid)}  at step {result['selected_step']} of "
         f"{result['steps']}, whose weights are the result",
         "evaluations": f"{result['evaluations']:,} in {minutes} min {seconds} s "
@@ -323,6 +326,12 @@ def _describe_play(
         "play again": format_evaluate(folder / CHECKPOINT, task.name),
         "resume": f"{_format_resume(result, folder)}  (after Ctrl-C or a crash)",
     }
+
+
+def describe_also(task: Task, scores: Mapping[str, Any]) -> dict[str, str]:
+    """The other metrics of the test part; results of before may lack one."""
+    keys = ((metric, key_of(metric, "test")) for metric in task.also)
+    return {f"test {m.name}": m.format(scores[key]) for m, key in keys if key in scores}
 
 
 def describe_sharing(result: dict[str, Any]) -> dict[str, str]:

@@ -2,26 +2,39 @@
 
 from hardstep.data.archives import Archive, download, locate
 from hardstep.data.batches import Batches
+from hardstep.data.csv_files import read_column
 from hardstep.data.dataset import DataSet, Split, concatenate, hold_out
 from hardstep.data.digits import digits, digits_and_negatives, load_digits
+from hardstep.data.features import SST2_WIDTH, read_features, sst2_embeddings
+from hardstep.data.series import draw_waves, etth1, forecasting, waves
 from hardstep.data.tensors import from_tensors
+from hardstep.data.tsv_files import read_sentences
 from hardstep.data.vision import fashion_mnist, mnist, mnist_and_fashion, read_idx
 
 __all__ = [
     "Archive",
     "Batches",
     "DataSet",
+    "SST2_WIDTH",
     "Split",
     "concatenate",
     "digits",
     "digits_and_negatives",
     "download",
+    "draw_waves",
+    "etth1",
     "fashion_mnist",
+    "forecasting",
     "from_tensors",
     "hold_out",
     "load_digits",
     "locate",
     "mnist",
     "mnist_and_fashion",
+    "read_column",
+    "read_features",
     "read_idx",
+    "read_sentences",
+    "sst2_embeddings",
+    "waves",
 ]

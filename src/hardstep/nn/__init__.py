@@ -23,6 +23,7 @@ from hardstep.nn.quantized import (
     quantize,
     ternarize,
 )
+from hardstep.nn.recurrent import HardLSTM, Step
 from hardstep.nn.selection import ArgmaxAttention, HardMoE, SoftmaxAttention, SoftMoE
 from hardstep.nn.sign import Scale, Sign
 from hardstep.nn.spiking import (
@@ -43,6 +44,7 @@ __all__ = [
     "Binary",
     "BinaryConv2d",
     "BinaryLinear",
+    "HardLSTM",
     "HardMoE",
     "Identity",
     "LIF",
@@ -60,6 +62,7 @@ __all__ = [
     "SpikingNet",
     "SpikingVGG11Small",
     "Staircase",
+    "Step",
     "StraightThrough",
     "Surrogate",
     "SurrogateLIF",

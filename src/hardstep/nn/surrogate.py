@@ -13,6 +13,7 @@ from copy import deepcopy
 from torch import Tensor, nn
 
 from hardstep.nn.quantized import Identity, Relaxed, StraightThrough, Transformed
+from hardstep.nn.recurrent import HardLSTM, Step
 from hardstep.nn.sign import Sign
 from hardstep.nn.spiking import LIF, SurrogateLIF
 from hardstep.nn.staircase import Staircase
@@ -37,18 +38,21 @@ _REPLACED: dict[type[nn.Module], Callable[..., nn.Module]] = {
     LIF: lambda lif: SurrogateLIF(lif.decay, lif.threshold),
     Sign: lambda sign: Surrogate(sign, nn.Hardtanh()),
     Staircase: lambda staircase: Surrogate(staircase, nn.Sigmoid()),
+    Step: lambda step: Surrogate(step, nn.Sigmoid()),
 }
 
 
 def with_surrogates(model: nn.Module) -> nn.Module:
     """A copy that returns the same numbers and has a gradient where layers of ours are hard.
 
-    Replaced are `LIF`, `Sign`, `Staircase` and the transforms of weights; other layers keep the
-    gradient they have. Parameters keep their names and values.
+    Replaced are `LIF`, `Sign`, `Staircase`, `Step` and the transforms of weights; other layers
+    keep the gradient they have. Parameters keep their names and values.
     """
     copy = nn.Sequential(deepcopy(model))  # so that every module has a parent
     for parent in list(copy.modules()):
-        if isinstance(parent, Transformed) and not isinstance(parent.transform, Identity | Relaxed):
+        if isinstance(parent, Transformed | HardLSTM) and not isinstance(
+            parent.transform, Identity | Relaxed
+        ):
             parent.transform = StraightThrough(parent.transform)
         for name, child in parent.named_children():
             if type(child) in _REPLACED:

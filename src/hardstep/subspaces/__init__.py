@@ -15,6 +15,7 @@ from hardstep.subspaces.full import Full
 from hardstep.subspaces.layerwise import Global, LayerWise, Sparse
 from hardstep.subspaces.layout import Layout, TensorSpec, layer_budget, trainable
 from hardstep.subspaces.lowrank import LowRank
+from hardstep.subspaces.pertensor import PerTensor
 from hardstep.subspaces.rowwise import RowWise
 from hardstep.subspaces.sketch import JointSubspace, Sketch
 
@@ -33,6 +34,7 @@ __all__ = [
     "LinearMove",
     "LocalChange",
     "LowRank",
+    "PerTensor",
     "RowWise",
     "SharedRows",
     "Sketch",

@@ -5,7 +5,8 @@ linear layer, a convolution (row = the filter of an output channel), an embeddin
 vector), a recurrent weight. Everything else is a vector and is searched at full size.
 """
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -68,6 +69,14 @@ class Layout:
         dtypes = (spec.dtype for spec in self)
         self.dtype = reduce(torch.promote_types, dtypes, torch.float32)
         self.device = next(iter(self)).device
+
+    def restrict(self, names: Iterable[str]) -> "Layout":
+        """The layout of some of the tensors, with coordinates of the same dtype."""
+        part = copy.copy(self)
+        part.specs = {name: self.specs[name] for name in names}
+        part.num_parameters = sum(spec.numel for spec in part)
+        part.bias_of = part._pair_biases()
+        return part
 
     def __iter__(self) -> Iterator[TensorSpec]:
         return iter(self.specs.values())

@@ -4,12 +4,15 @@ from hardstep._checks import check_name
 from hardstep.errors import ConfigError
 from hardstep.tasks import files
 from hardstep.tasks.builtin import BY_DATA
+from hardstep.tasks.forecasts import FORECASTS
+from hardstep.tasks.heads import HEADS
 from hardstep.tasks.policies import DATA as POLICIES
 from hardstep.tasks.policies import NAMES, STEMS, find_policy, is_policy
 from hardstep.tasks.task import Task, stop_at_goal
 
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
 DEFAULT_DATA = "digits"  # of commands
+OWN_DATA = {**FORECASTS, **HEADS}  # tasks that bring their data
 
 
 def find(name: str, data: str = DEFAULT_DATA) -> Task:
@@ -33,16 +36,12 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
             )
         return find_policy(name)
     if files.is_address(name):
-        task = files.load(name)
-        if data not in (DEFAULT_DATA, task.data_name):
-            raise ConfigError(
-                f"{task.name} brings its own data ({task.data_name!r}), so data {data!r} cannot be "
-                "chosen for it; leave --data out"
-            )
-        return task
+        return _refuse_other_data(files.load(name), data)
+    if name in OWN_DATA:
+        return _refuse_other_data(OWN_DATA[name], data)
     check_name(data, sorted(BY_DATA), "data set")
     name = OTHER_NAMES.get(name, name)
-    known = sorted({*set().union(*BY_DATA.values()), *STEMS})
+    known = sorted({*set().union(*BY_DATA.values()), *STEMS, *OWN_DATA})
     check_name(name, known, "task")
     if name not in BY_DATA[data]:
         others = " or ".join(other for other, tasks in BY_DATA.items() if name in tasks)
@@ -53,4 +52,14 @@ def find(name: str, data: str = DEFAULT_DATA) -> Task:
     return BY_DATA[data][name]
 
 
-__all__ = ["BY_DATA", "NAMES", "OTHER_NAMES", "Task", "find", "stop_at_goal"]
+def _refuse_other_data(task: Task, data: str) -> Task:
+    """A task that brings its data, unless others were chosen for it."""
+    if data not in (DEFAULT_DATA, task.data_name):
+        raise ConfigError(
+            f"{task.name} brings its own data ({task.data_name!r}), so data {data!r} cannot be "
+            "chosen for it; leave --data out"
+        )
+    return task
+
+
+__all__ = ["BY_DATA", "NAMES", "OTHER_NAMES", "OWN_DATA", "Task", "find", "stop_at_goal"]

@@ -35,13 +35,13 @@ def draw(
 ) -> None:
     """Learning curve on the left; on the right what the model does with validation examples.
 
-    That is a spike raster, the confusion of classes, or predicted against true numbers. Where
-    outputs are of another kind the curve is alone.
+    That is the task's own panel, a spike raster, the confusion of classes, or predicted against
+    true numbers. Where outputs are of another kind the curve is alone.
 
     Raises:
         DataError: The picture cannot be written.
     """
-    behavior = _behavior(model, split)
+    behavior = _behavior(task, model, split)
     num = 1 if behavior is None else 2
     figure, panels = pyplot.subplots(1, num, figsize=(12, 4.6), layout="constrained", squeeze=False)
     score = task.metric.format(result[task.key("test")])
@@ -88,8 +88,11 @@ def _learning_curve(
     axes.set_title("learning", loc="left", fontsize=10)
 
 
-def _behavior(model: nn.Module, split: Split) -> Callable[[Any], None] | None:
+def _behavior(task: Task, model: nn.Module, split: Split) -> Callable[[Any], None] | None:
     """What draws the right-hand panel."""
+    if task.panel is not None:
+        panel = task.panel
+        return lambda axes: panel(axes, model, split)
     classes = split.labels.dtype == torch.long and split.labels.dim() == 1
     if isinstance(model, SpikingNet) and classes:
         return partial(_raster, model=model, split=split)

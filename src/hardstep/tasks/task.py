@@ -45,6 +45,8 @@ class Task:
             validation only shows how the run goes.
         goal: A loss at which nothing is left to learn; a run that has it for three steps in a row
             is over.
+        also: What is reported of the test part beside the metric.
+        panel: Draws what the model does with validation examples, of (axes, model, split).
     """
 
     name: str
@@ -60,19 +62,29 @@ class Task:
     data_name: str = "own"
     selects: bool = True
     goal: float | None = None
+    also: tuple[Metric, ...] = ()
+    panel: Callable[[Any, nn.Module, Split], None] | None = None
 
     def __post_init__(self) -> None:
         for field in CALLS:
             if field != "twin" or self.twin is not None:
                 _check_function(self.name, field, getattr(self, field))
-        _check_metric(self.name, self.metric)
+        for metric in (self.metric, *self.also):
+            _check_metric(self.name, metric)
         for field in ("steps", "batch_size"):
             check_count(f"Task {self.name}: {field}", getattr(self, field))
 
     def score(self, model: nn.Module, split: Split) -> float:
         """The metric on a split."""
+        return self._score(model, split, self.metric)
+
+    def score_also(self, model: nn.Module, split: Split, part: str) -> dict[str, float]:
+        """The other metrics on a split, by their keys in results."""
+        return {key_of(metric, part): self._score(model, split, metric) for metric in self.also}
+
+    def _score(self, model: nn.Module, split: Split, metric: Metric) -> float:
         batches = Batches(split, SCORE_BATCH, seed=0, shuffle=False)
-        return mean_score(model, batches, self.metric.function)
+        return mean_score(model, batches, metric.function)
 
     def validation_interval(self, steps: int, valid: Split) -> int:
         """Steps between validations: some 40 per run, fewer where that costs too much.
@@ -84,7 +96,12 @@ class Task:
 
     def key(self, part: str) -> str:
         """What the score of a part is called in results: `test_accuracy`, `valid_mse`."""
-        return f"{part}_{self.metric.name.replace(' ', '_')}"
+        return key_of(self.metric, part)
+
+
+def key_of(metric: Metric, part: str) -> str:
+    """What a score is called in results."""
+    return f"{part}_{metric.name.replace(' ', '_')}"
 
 
 def stop_at_goal(task: Task) -> list[Callback]:
