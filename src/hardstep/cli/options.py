@@ -290,7 +290,7 @@ class DiagnoseOptions:
     ] = None
     pairs: Annotated[
         bool,
-        _flag("--pairs", "Count mirrored probes of all weights, as MeZO makes them, that cancel."),
+        _flag("--pairs", "Print how many mirrored probes of all weights, such as MeZO's, cancel."),
     ] = False
     json: _Json = False
 
