@@ -9,6 +9,7 @@ it and begin here. If a name is gone, this is what stops working:
     storage_key, version_of                       counting memory; restoring tensors of a model
     Outside                                       changes that follow a forward pass as it runs
     warn_of_missing_rules                         torch's remarks on batching rules are seen again
+    encoder_layer, fused_attention                their operations are not counted
     batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
 
 Modules' `_parameters` and `_buffers` are used in `evaluation/sandbox.py`; torch's own
@@ -30,6 +31,8 @@ unseen = torch._C.DisableTorchFunction
 unseen_by_subclasses = torch._C.DisableTorchFunctionSubclass
 undispatched = torch._C._DisableTorchDispatch
 one_hot = torch._C._nn.one_hot
+encoder_layer = torch.ops.aten._transformer_encoder_layer_fwd
+fused_attention = torch.ops.aten._native_multi_head_attention
 batch_level = _functorch.maybe_get_level
 is_batched = _functorch.is_batchedtensor
 unwrap_batched = _functorch._unwrap_batched

@@ -57,10 +57,11 @@ def test_no_value_of_any_option_is_a_traceback(method, value):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["mlp", "snn", "moe"])
 def test_what_can_be_run_is_not_refused(name, method):
+    alone = ("particle_dim", "num_probes", "step_decay", "column_penalty")  # or of some words only
     usual = {
         option: {"rank": 2, "population": 4, "redraw": 0, "reuse": 3}.get(option, 0.5)
         for option in KNOWN_OPTIONS[method]
-        if option not in (*WORDS, "particle_dim", "num_probes")
+        if option not in (*WORDS, *alone)
     }
     if name != "snn":
         usual.pop("slope", None)
