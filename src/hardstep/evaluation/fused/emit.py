@@ -236,7 +236,7 @@ candidate_end:
                 self.names[id(expr)] = v.let(f"load {v.type(expr.kind)}, ptr {variable}")
 
     def _choose_step(self, loop: Loop) -> int:
-        """How many indices are computed side by side: while one waits for a result, another goes on.
+        """How many indices are computed side by side: while one waits, another goes on.
 
         A neuron's time steps wait for each other; neurons do not.
         """
