@@ -25,7 +25,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "lab" / "paper.md"
 NONE = "–"
 LEFT_OUT = ("digits", "digits-defaults", "digits-tuning", "mnist-tuning", "transport")  # of *
-INHERITED = ("files", "seeds", "steps", "field", "scale", "digits", "style")
+INHERITED = ("files", "seeds", "steps", "field", "scale", "digits", "style", "judged")
+PAIR = ("first", "second")  # of a claim
 HEAD = """# Beside the paper
 
 Every table of the paper that we have records for: the printed figure, ours, and the difference.
@@ -74,7 +75,7 @@ class Line:
     @property
     def difference(self) -> str:
         """Ours minus the printed one, in bold if it is larger than chance and rounding."""
-        if self.printed is None or self.ours is None or self.setting["style"] == "e":
+        if self.printed is None or self.ours is None or not self.setting["judged"]:
             return NONE
         gap = self.ours.mean - self.printed.mean
         text = f"{gap:+.{self.setting['digits']}f}"
@@ -153,14 +154,15 @@ def _look_at(curve: Mapping[str, list[Any]], step: int) -> float | None:
 
 def collect(setting: Mapping[str, Any], where: Mapping[str, Any]) -> dict[int, Figure]:
     """Our figures by the number of steps, the largest first; the newest record of a seed counts."""
-    by_steps: dict[int, dict[Any, float]] = defaultdict(dict)
+    by_steps: dict[int, dict[tuple[Any, Any], float]] = defaultdict(dict)
     for stem in find_stems(setting["files"]):
         for record in read(stem):
             if matches(record, where):
                 value = measure(record, setting["field"])
                 if value is not None:
                     steps = int(record.get("steps") or 0) if setting["steps"] else 0
-                    by_steps[steps][record.get("seed", 0)] = setting["scale"] * value
+                    run = record.get("seed"), record.get("instance")
+                    by_steps[steps][run] = setting["scale"] * value
     found = {}
     for steps, by_seed in sorted(by_steps.items(), reverse=True):
         values = list(by_seed.values())
@@ -175,7 +177,7 @@ def collect(setting: Mapping[str, Any], where: Mapping[str, Any]) -> dict[int, F
 
 DEFAULTS = {
     "files": ["*"], "seeds": 5, "steps": 0, "field": "test", "scale": 100, "digits": 1,
-    "style": "f",
+    "style": "f", "judged": True,
 }  # fmt: skip
 
 
@@ -216,7 +218,7 @@ def claims(source: printed.Table) -> str:
         for line in reversed(list(lines_of(table)))  # of several numbers of steps, the largest
     }
     rows = [
-        [claim["text"], *_compare(lines[tuple(claim["first"])], lines[tuple(claim["second"])])]
+        [claim["text"], *_compare(*(lines[tuple(claim[name])] for name in PAIR), claim)]
         for claim in source["claim"]
     ]
     notes = [f"- {claim['text']}: {claim['note']}" for claim in source["claim"] if "note" in claim]
@@ -224,7 +226,7 @@ def claims(source: printed.Table) -> str:
     return "\n\n".join([CLAIMS, table, *notes])
 
 
-def _compare(first: Line, second: Line) -> list[str]:
+def _compare(first: Line, second: Line, claim: Mapping[str, Any]) -> list[str]:
     assert first.printed is not None
     assert second.printed is not None
     digits = first.setting["digits"]
@@ -232,7 +234,8 @@ def _compare(first: Line, second: Line) -> list[str]:
     if first.ours is None or second.ours is None:
         return [f"{said:+.{digits}f}", NONE, NONE]
     found = first.ours.mean - second.ours.mean
-    level = abs(said) <= 2 * (standard_error(first.printed, second.printed) or 0.0)
+    error = standard_error(first.printed, second.printed) or 0.0
+    level = claim.get("level", abs(said) <= 2 * error)
     near = abs(found) <= 2 * (standard_error(first.ours, second.ours) or 0.0)
     if level:
         verdict = "holds" if near else "**does not hold**"

@@ -91,11 +91,11 @@ def test_clauses_that_hold_after_some_steps_and_proven_ones_are_shares():
 def test_a_claim_holds_by_sign_and_size_and_a_level_one_by_being_level():
     def judge(said, found, spread=0.1):
         first = line(f"{50 + said} ± {spread}", printed.Figure(50 + found, 0.1, 5))
-        return paper._compare(first, line(f"50 ± {spread}", printed.Figure(50.0, 0.1, 5)))[2]
+        return paper._compare(first, line(f"50 ± {spread}", printed.Figure(50.0, 0.1, 5)), {})[2]
 
     assert judge(10.0, 8.0) == "holds"
     assert judge(10.0, 2.0) == "holds in part"
     assert judge(10.0, -2.0) == "**does not hold**"
     assert judge(0.5, 0.1, spread=1.0) == "holds"
     assert judge(0.5, 0.5, spread=1.0) == "**does not hold**"
-    assert paper._compare(line("50.0", None), line("40.0", None)) == ["+10.0", "–", "–"]
+    assert paper._compare(line("50.0", None), line("40.0", None), {}) == ["+10.0", "–", "–"]
