@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from hardstep._torch import TorchDispatchMode, storage_key, tree_leaves, unseen
+from hardstep._torch import (
+    FUSED_ATTENTION,
+    FUSED_ENCODER_LAYER,
+    TorchDispatchMode,
+    storage_key,
+    tree_leaves,
+    unseen,
+)
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -138,8 +145,8 @@ def _count_tokens(inputs: Tensor, width: int, weights: Iterable[Any]) -> int:
 
 FORMULAS: dict[Any, Callable[..., int]] = {  # that torch's own table lacks
     torch.ops.aten.mkldnn_rnn_layer: _count_recurrent,
-    torch.ops.aten._transformer_encoder_layer_fwd: _count_encoder,
-    torch.ops.aten._native_multi_head_attention: _count_attention,
+    FUSED_ENCODER_LAYER: _count_encoder,
+    FUSED_ATTENTION: _count_attention,
 }
 
 
