@@ -7,9 +7,9 @@ it and begin here. If a name is gone, this is what stops working:
     unseen, unseen_by_subclasses, undispatched    looking at tensors while a model is recorded
     one_hot                                       models that call `one_hot` fall back to batches
     storage_key, version_of                       counting memory; restoring tensors of a model
+    FUSED_ENCODER_LAYER, FUSED_ATTENTION          operations of a forward pass, counted by `explain`
     Outside                                       changes that follow a forward pass as it runs
     warn_of_missing_rules                         torch's remarks on batching rules are seen again
-    encoder_layer, fused_attention                their operations are not counted
     batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
 
 Modules' `_parameters` and `_buffers` are used in `evaluation/sandbox.py`; torch's own
@@ -31,8 +31,8 @@ unseen = torch._C.DisableTorchFunction
 unseen_by_subclasses = torch._C.DisableTorchFunctionSubclass
 undispatched = torch._C._DisableTorchDispatch
 one_hot = torch._C._nn.one_hot
-encoder_layer = torch.ops.aten._transformer_encoder_layer_fwd
-fused_attention = torch.ops.aten._native_multi_head_attention
+FUSED_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd
+FUSED_ATTENTION = torch.ops.aten._native_multi_head_attention
 batch_level = _functorch.maybe_get_level
 is_batched = _functorch.is_batchedtensor
 unwrap_batched = _functorch._unwrap_batched

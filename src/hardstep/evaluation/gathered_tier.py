@@ -171,7 +171,10 @@ def _gather(step: Step, span: Span, scene: Scene) -> Gathering:
 
 
 def _is_for(gathering: Gathering, scene: Scene) -> bool:
-    """Whether examples have tokens, or are chosen by a table of which candidates change rows."""
+    """Whether examples have tokens, or are chosen by a table of which candidates change rows.
+
+    Time steps one by one do not pay where all examples change: torch's layer takes less.
+    """
     nodes = gathering.plan.nodes
     outputs = [index for node in nodes for index in node.outputs]
     changed = gathering.walk.sources.union(outputs)
@@ -179,6 +182,8 @@ def _is_for(gathering: Gathering, scene: Scene) -> bool:
         call = scene.calls.get(node.outputs[0])
         if call is not None and call.reaches is not None and node.args[0].index in changed:
             return True
+    if any((call := scene.calls.get(node.outputs[0])) and call.stacks for node in nodes):
+        return False
     return any(scene.places[i] is not None and len(scene.shape(i)) > 1 for i in outputs)
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from hardstep._torch import (
+    FUSED_ATTENTION,
+    FUSED_ENCODER_LAYER,
     TorchDispatchMode,
-    encoder_layer,
-    fused_attention,
     storage_key,
     tree_leaves,
     unseen,
@@ -145,8 +145,8 @@ def _count_tokens(inputs: Tensor, width: int, weights: Iterable[Any]) -> int:
 
 FORMULAS: dict[Any, Callable[..., int]] = {  # that torch's own table lacks
     torch.ops.aten.mkldnn_rnn_layer: _count_recurrent,
-    encoder_layer: _count_encoder,
-    fused_attention: _count_attention,
+    FUSED_ENCODER_LAYER: _count_encoder,
+    FUSED_ATTENTION: _count_attention,
 }
 
 

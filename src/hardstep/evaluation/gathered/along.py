@@ -145,7 +145,7 @@ def _call_join(node: Node, scene: Scene, is_new: bool) -> Call:
             raise Mixed(f"{node.name} along the dimension")
         return dict.fromkeys(refs, dim - (is_new and dim > own))
 
-    return Call([found], run, track)
+    return Call([found], run, track, stacks=is_new)
 
 
 def call_padding(node: Node, scene: Scene) -> Call:

@@ -59,6 +59,7 @@ class Call:
     reaches: Reaches | None = None  # where a changed parameter is read
     carry: Carry | None = None  # an outer product stays one, if it does
     defer: Defer | None = None
+    stacks: bool = False  # whether it makes a new dimension, such as that of time steps
     inner: int = 0  # of a product with what all share: over how many numbers it sums
     meets: Mapping[int, int] = field(default_factory=dict)  # the factors of matrices of one example
     adds: Sum | None = None  # what it adds up of one example, if that is all it does
