@@ -5,10 +5,11 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from hardstep._files import explain_failed_write, write_atomically, write_text
+from hardstep._files import explain_failed_write, provenance, write_atomically, write_text
 from hardstep.errors import DataError
 from tests.damage import full_disk
 
@@ -79,3 +80,20 @@ def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path):
     assert names(tmp_path) == {"page.html"}
     with pytest.raises(DataError, match="Is a directory; try"), explain_failed_write(path, "try"):
         os.open(tmp_path, os.O_WRONLY)
+
+
+@pytest.mark.parametrize(
+    ("called", "module", "command"),
+    [
+        ("/usr/bin/hardstep", None, "hardstep train snn"),
+        ("/lib/hardstep/__main__.py", "hardstep.__main__", "hardstep train snn"),
+        ("/home/tests/long_run.py", "tests.long_run", "python -m tests.long_run train snn"),
+        ("/home/mine.py", None, "python mine.py train snn"),
+        ("-c", None, "hardstep train snn"),
+    ],
+)
+def test_a_record_names_the_command_that_made_it(called, module, command, monkeypatch):
+    main = SimpleNamespace(__spec__=module and SimpleNamespace(name=module))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "argv", [called, "train", "snn"])
+    assert provenance()["command"] == command

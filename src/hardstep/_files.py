@@ -190,9 +190,24 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{_processor()}, {torch.get_num_threads()} threads",
         "commit": commit(),
-        "command": " ".join(["hardstep", *sys.argv[1:]]),
+        "command": describe_command(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def describe_command() -> str:
+    """What this process was started with: `hardstep train snn`, `python -m tests.x`, `python x.py`.
+
+    A program that calls hardstep's commands under a name of its own is taken for hardstep.
+    """
+    called, spec = Path(sys.argv[0]), getattr(sys.modules["__main__"], "__spec__", None)
+    module = "" if spec is None else str(spec.name).removesuffix(".__main__")
+    name = "hardstep"
+    if called.suffix == ".py" and module not in ("", "hardstep"):
+        name = f"python -m {module}"
+    elif called.suffix == ".py" and not module:
+        name = f"python {called.name}"
+    return " ".join([name, *sys.argv[1:]])
 
 
 @cache

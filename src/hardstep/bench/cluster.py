@@ -5,13 +5,13 @@ with its process or machine is handed out again. On this machine runs save thems
 driver's folder and continue from there; on a cluster, which may share no folder, they start again.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from hardstep._files import describe_command
 from hardstep._text import to_sentence
 from hardstep.bench.progress import Progress
 from hardstep.bench.records import Record
@@ -62,7 +62,7 @@ def _share_out(ray: Any, progress: Progress, folder: Path | None) -> Iterator[tu
                 job = running.pop(ref)
                 record = _collect(ray, ref, job, lost)
                 if record is not None:
-                    record["command"] = " ".join(["hardstep", *sys.argv[1:]])
+                    record["command"] = describe_command()
                     progress.add(record)
                     yield job, record
 

@@ -265,7 +265,18 @@ def open_ray(address: str, workers: int | None) -> tuple[Any, bool]:
         raise WorkerError(
             f"Ray could not be reached {where} ({_shorten(error)}); look at it with: ray status"
         ) from error
+    _silence(ray)
     return ray, True
+
+
+def _silence(ray: Any) -> None:
+    """Keep off stdout what Ray has to say of lost workers; they are counted and replaced.
+
+    `log_to_driver` keeps away what workers print, and not this. Should a new Ray have another name
+    for it, its lines are seen again.
+    """
+    if hasattr(ray._private.worker, "_worker_logs_enabled"):
+        ray._private.worker._worker_logs_enabled = False
 
 
 def _check_reachable(address: str) -> None:

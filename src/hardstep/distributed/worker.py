@@ -51,6 +51,7 @@ class _Run:
         self.objective: Any = None
         self.opened: Opened | None = None
         self.question: Any = None
+        self.prepared = 0.0  # seconds that an announced step has taken
         self.drifted = False  # a move did not lead to the driver's weights, which are on their way
 
     def take_step(self, message: StepMessage, task: Task) -> Need | None:
@@ -152,20 +153,22 @@ class Worker:
             return need
         if key.start == key.stop:
             run.prepare()
+            run.prepared += time.perf_counter() - began
             return Answer(key, key.start, (0,), b"", 0.0, 0.0, self.name)
         if run.opened is None:
             if not task.step.question:
                 return Need(key, True, False, (), False, self.name)
             run.open(pickle.loads(task.step.question))
         assert run.opened is not None
-        opening = time.perf_counter() - began
+        before, run.prepared = run.prepared, 0.0
+        opening = before + time.perf_counter() - began
         try:
             with torch.no_grad():
                 piece = run.opened.piece(run.question, key.start, key.stop)
         except Unfit as unfit:
             return Misfit(key, unfit.block, unfit.tier, unfit.reason, self.name)
         rows = piece.rows.detach().double().cpu().numpy()
-        spent = time.perf_counter() - began
+        spent = before + time.perf_counter() - began
         return Answer(key, piece.start, rows.shape, rows.tobytes(), spent, opening, self.name)
 
     def _follow(self, run: _Run, task: Task) -> Need | None:
