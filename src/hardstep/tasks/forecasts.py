@@ -114,18 +114,18 @@ def draw_forecasts(axes: Any, model: nn.Module, split: Split) -> None:
 
 
 def in_turns(steps: int) -> Settings:
-    """The head whole at every step, a few units of the LSTM in turns, and a long memory.
+    """The head whole at every step, a few units of the LSTM in turns.
 
     A probe of the head costs a three-thousandth of a forward pass, one of the LSTM a whole one.
-    What few units in few directions tell of a gradient adds up over a hundred steps.
+    What few units in few directions tell of a gradient adds up over the steps.
     """
     return Settings(
-        subspace=PerTensor({"head.*": RowWise(None), "*": RowWise(1, redraw=1, share=0.02)}),
+        subspace=PerTensor({"head.*": RowWise(None), "*": RowWise(2, redraw=1, share=0.02)}),
         polytope=Simplex(4),
-        temperature=6e-4,
-        step_radius=Length(Cosine(0.02, 6e-4, steps)),
+        temperature=1e-3,
+        step_radius=Length(Cosine(0.1, 3e-3, steps)),
         probe_radius=Length(0.5),
-        rules=(WeightMomentum(0.99),),
+        rules=(WeightMomentum(0.9),),
     )
 
 
