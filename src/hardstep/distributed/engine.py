@@ -251,8 +251,8 @@ class Engine(ABC):
         return (told.step, told.known) if fits and same else None
 
     def _shape(self, num: int) -> tuple[int, int]:
-        """Candidates, and ranges of them that are wanted."""
-        return num, self._tiles * max(1, self.workers)
+        """Candidates, and ranges of them that are wanted; a single worker has none to wait for."""
+        return num, self._tiles * self.workers if self.workers > 1 else max(1, self._tiles // 2)
 
     def _cut(self, num: int, step: Step) -> list[Task]:
         """The tiles of a question, in the order in which they are handed out.
