@@ -138,7 +138,10 @@ class Handout:
             self.counts.dropped += 1
 
     def _hand_out(self) -> None:
-        most = AHEAD * max(1, self.port.workers)
+        """Keep every worker busy; tiles that are late may be lost, and hold no place."""
+        late = time.monotonic() - self._find_limit()
+        held = sum(self.tiles[key].submitted > late for key in self.flying.values())
+        most = len(self.flying) - held + AHEAD * max(1, self.port.workers)
         while self.waiting and len(self.flying) < most:
             key = self.waiting.popleft()
             if self.tiles[key].rows is None:
@@ -291,7 +294,7 @@ class Handout:
 
     def _find_limit(self) -> float:
         """Seconds after which a tile is slow."""
-        usual = max(statistics.median(self.seconds), 1e-3) * AHEAD
+        usual = max(statistics.median(self.seconds or [0.0]), 1e-3) * AHEAD
         return max(self.patience.at_least, self.patience.straggling * usual)
 
     def _leave_out_stragglers(self) -> None:
