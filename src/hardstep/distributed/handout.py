@@ -139,10 +139,14 @@ class Handout:
 
     def _hand_out(self) -> None:
         most = AHEAD * max(1, self.port.workers)
-        while self.waiting and len(self.flying) < most:
+        while self.waiting and self._count_timely() < most:
             key = self.waiting.popleft()
             if self.tiles[key].rows is None:
                 self._submit(key)
+
+    def _count_timely(self) -> int:
+        """Tiles in flight without those handed out twice: who has them may never answer."""
+        return sum(len(tile.flying) == 1 and tile.rows is None for tile in self.tiles.values())
 
     def _submit(self, key: Key) -> None:
         tile = self.tiles[key]
