@@ -243,10 +243,14 @@ class Fused(Tier):
             sums = {closing.output for closing in kernel.plan.program.closings}
             walk = None if step.record.result in sums else Walk(step.slice(span), REGISTRY)
             run = partial(self._run, step, kernel, walk)
-            size = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
+            size = self._tile_size(step, kernel, span)
         except Unfusable as unfit:  # these values, not the operations
             return str(unfit)
         return tile_among_threads(span, size, run)
+
+    def _tile_size(self, step: Step, kernel: Kernel, span: Span) -> int:
+        num, offsets = span.end - span.start, step.candidates.offsets
+        return kernel.tile_size(num, offsets.shape, self.memory_budget)
 
     @staticmethod
     def _run(step: Step, kernel: Kernel, walk: Walk | None, tile: Span) -> Tensor:
@@ -261,7 +265,7 @@ class Fused(Tier):
         """See `Tier.describe`."""
         planned = step.memory.plans[step.key(span)]
         kernel = Kernel(planned, step.tables)
-        tile = kernel.tile_size(step.candidates.offsets.shape, self.memory_budget)
+        tile = self._tile_size(step, kernel, span)
         cost = Cost(count_operations(planned.program), count_bytes(planned.program))
         return TierReport(FUSED, "", tile, cost)
 
