@@ -185,6 +185,15 @@ def tile_among_threads(span: Span, size: int, run: Callable[[Span], Tensor]) -> 
     return Tiling(span, lambda: list(span.tiles(size)), run_all)
 
 
+def even_out(span: Span, size: int, unit: int) -> int:
+    """A size of whole units with which no tile is much smaller than the others.
+
+    A small one would be done early, and its thread, or its worker, would wait.
+    """
+    num = span.end - span.start
+    return -(-num // (-(-num // size) * unit)) * unit
+
+
 class Tier(ABC):
     """A way to evaluate a block."""
 
@@ -249,8 +258,10 @@ class Fused(Tier):
         return tile_among_threads(span, size, run)
 
     def _tile_size(self, step: Step, kernel: Kernel, span: Span) -> int:
-        num, offsets = span.end - span.start, step.candidates.offsets
-        return kernel.tile_size(num, offsets.shape, self.memory_budget)
+        """Of the whole block's tiles, of which the span may be a part."""
+        shape = step.candidates.offsets.shape
+        (whole,) = (one for one in step.candidates.spans() if one.block == span.block)
+        return even_out(whole, kernel.tile_size(shape, self.memory_budget), shape[1] * shape[2])
 
     @staticmethod
     def _run(step: Step, kernel: Kernel, walk: Walk | None, tile: Span) -> Tensor:

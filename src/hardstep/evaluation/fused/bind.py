@@ -247,13 +247,10 @@ class Kernel:
         index = self.plan.program.order_by
         return None if index is None else self.tables.sort_examples(index)
 
-    def tile_size(self, num: int, offsets: tuple[int, ...], memory_budget: int) -> int:
+    def tile_size(self, offsets: tuple[int, ...], memory_budget: int) -> int:
         """Candidates at once: whole particles, as many as the tables made for them allow.
 
-        The tiles of a block have about one size: each is one thread's, and the others wait.
-
         Args:
-            num: Candidates of the block.
             offsets: The shape of the candidates' offsets (particles, vertices, probes, dim).
             memory_budget: Bytes that they may take.
         """
@@ -275,8 +272,7 @@ class Kernel:
         if taken:
             size = min(size, int(TABLE_BYTES / (taken * item)))
             size = min(size, int(memory_budget / ((taken + copied) * item)))
-        tiles = -(-num // max(vertices, size // vertices * vertices))
-        return -(-num // (tiles * vertices)) * vertices
+        return max(vertices, size // vertices * vertices)
 
     def sums(self, candidates: Candidates, tile: Span) -> dict[int, Tensor]:
         """What each closing sum is for every candidate."""
