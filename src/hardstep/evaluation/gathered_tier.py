@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier, Tiling, tile_evenly
+from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import Unfusable
@@ -19,6 +19,7 @@ from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.tiling import Tiling, tile_evenly
 from hardstep.evaluation.trace.record import Refused
 
 TILE = 64  # candidates whose columns are carried together, at most

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.batched import Batched
-from hardstep.evaluation.blocks import Step, Tier, Tiling
+from hardstep.evaluation.blocks import Step, Tier
 from hardstep.evaluation.candidates import Span
 from hardstep.evaluation.fused import Unfusable
 from hardstep.evaluation.sharing import Piece, Unfit
 from hardstep.evaluation.streamed import STREAMED, Cut
+from hardstep.evaluation.tiling import Tiling
 from hardstep.evaluation.trace.record import Refused
 from hardstep.evaluation.verify import find_contradiction, report, spread
 

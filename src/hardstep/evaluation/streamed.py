@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hardstep.errors import HardstepError
 from hardstep.evaluation.batched import BATCHED, Batched, find_shapes
-from hardstep.evaluation.blocks import MAX_TILE, TILE_BYTES, Memory, Step, Tier, Tiling
+from hardstep.evaluation.blocks import MAX_TILE, TILE_BYTES, Memory, Step, Tier
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.incremental.lanes import Lane
@@ -28,6 +28,7 @@ from hardstep.evaluation.incremental.walk import start_changes
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.tiling import Tiling
 from hardstep.evaluation.trace.record import Record, Refused
 
 STREAMED = "streamed"

@@ -116,8 +116,8 @@ def draw_forecasts(axes: Any, model: nn.Module, split: Split) -> None:
 def in_turns(steps: int) -> Settings:
     """The head whole at every step, a few units of the LSTM in turns.
 
-    A probe of the head costs a three-thousandth of a forward pass, one of the LSTM a whole one.
-    What few units in few directions tell of a gradient adds up over the steps.
+    A probe of the head costs next to nothing, one of the LSTM a large part of a forward pass. What
+    few units in few directions tell of a gradient adds up over the steps.
     """
     return Settings(
         subspace=PerTensor({"head.*": RowWise(None), "*": RowWise(2, redraw=1, share=0.02)}),
