@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "hardstep"
 
 # A layer may import from layers before it; names on one line never import each other.
 LAYERS = [
-    {"errors", "_signals", "_text"},
+    {"errors", "_signals", "_text", "_threads"},
     {
         "_checks",
         "_durations",

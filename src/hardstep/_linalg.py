@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from hardstep._threads import one_thread
+
 
 def signed_qr(matrices: Tensor) -> Tensor:
     """The Q of a thin QR (…, length, num) whose R has a positive diagonal.
@@ -12,11 +14,7 @@ def signed_qr(matrices: Tensor) -> Tensor:
     run would depend on the number of cores.
     """
     q: Tensor
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         q, r = torch.linalg.qr(matrices)
-    finally:
-        torch.set_num_threads(threads)
     signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)
     return q.mul_(signs.unsqueeze(-2))

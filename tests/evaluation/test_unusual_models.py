@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hardstep._threads import share_out
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.fused.compile import share_out
 from hardstep.subspaces import Full, LayerWise, RowWise
 from tests.evaluation.catalogue import candidates_for
 

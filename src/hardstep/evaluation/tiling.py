@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hardstep._threads import share_out
 from hardstep.evaluation.candidates import Span
-from hardstep.evaluation.fused import share_out
 
 
 @dataclass(frozen=True)

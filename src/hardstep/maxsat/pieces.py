@@ -8,7 +8,7 @@ output, and Python shares the ranges among the threads that the fused kernels us
 from collections.abc import Callable
 from typing import Any
 
-from hardstep.evaluation.fused.compile import share_out
+from hardstep._threads import share_out
 
 PIECE_READS = 1 << 21  # of one call: some hundredths of a second if every one misses the cache
 

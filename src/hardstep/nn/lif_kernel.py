@@ -11,8 +11,9 @@ from functools import cache, lru_cache
 import torch
 from torch import Tensor
 
+from hardstep._threads import share_out
 from hardstep._torch import add_batch_axis, batch_level, is_batched, is_watched, unwrap_batched
-from hardstep.evaluation.fused.compile import compile_kernel, share_out
+from hardstep.evaluation.fused.compile import compile_kernel
 
 LANES = {torch.float32: 16, torch.float64: 8}
 ELEMENT = {torch.float32: "float", torch.float64: "double"}

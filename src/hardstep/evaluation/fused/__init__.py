@@ -26,7 +26,6 @@ Nothing here is for users; `tiers` is what calls it.
 """
 
 from hardstep.evaluation.fused.bind import Kernel, Tables
-from hardstep.evaluation.fused.compile import share_out
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.plan import KernelPlan, plan_kernel
 from hardstep.evaluation.fused.schedule import count_bytes, count_operations
@@ -39,5 +38,4 @@ __all__ = [
     "count_bytes",
     "count_operations",
     "plan_kernel",
-    "share_out",
 ]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from hardstep.evaluation.fused.compile import share_out
+from hardstep._threads import share_out
 
 
 @pytest.fixture(params=[1, 3])
