@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hardstep.evaluation import tiers
-from hardstep.evaluation.events import EventKernel
+from hardstep.evaluation.events import OpenTile
 from hardstep.evaluation.explain import OperationCounter
 from hardstep.evaluation.opened import OpenStep
 
@@ -52,7 +52,7 @@ def counted_operations() -> Iterator[dict[int, float]]:
     totals: dict[int, float] = defaultdict(float)
     candidates: dict[int, int] = defaultdict(int)
     mean: dict[int, float] = {}
-    evaluate, run = OpenStep.evaluate, EventKernel.run
+    evaluate, leave = OpenStep.evaluate, OpenTile.leave
 
     def counted(step: OpenStep, span: Any, *given: Any) -> Any:
         with OperationCounter() as counter:
@@ -60,15 +60,15 @@ def counted_operations() -> Iterator[dict[int, float]]:
         totals[span.block] += counter.cost.operations
         return result
 
-    def counted_run(kernel: EventKernel, asked: Any, tile: Any) -> Any:
-        found = run(kernel, asked, tile)
-        totals[tile.block] += PER_LANE * kernel.program.lanes * float(found.work.sum())
-        candidates[tile.block] += tile.end - tile.start
+    def counted_leave(opened: OpenTile) -> Any:
+        found, block = leave(opened), opened.tile.block
+        totals[block] += PER_LANE * opened.kernel.program.lanes * float(found.work.sum())
+        candidates[block] += opened.num
         return found
 
     with (
         patch.object(OpenStep, "evaluate", counted),
-        patch.object(EventKernel, "run", counted_run),
+        patch.object(OpenTile, "leave", counted_leave),
     ):
         yield mean
     mean.update({block: totals[block] / num for block, num in candidates.items()})

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from hardstep.evaluation import Incremental, ModelObjective, OneByOne, Problem
-from hardstep.evaluation.blocks import Events
-from hardstep.evaluation.events.kernel import EventKernel
+from hardstep.evaluation.events.kernel import OpenTile
 from hardstep.evaluation.events.linear import as_index
+from hardstep.evaluation.events_tier import Events
 from hardstep.evaluation.fused import Unfusable
 from hardstep.nn import build
 from hardstep.subspaces import Full, RowWise
@@ -64,17 +64,17 @@ def test_single_precision_is_exact_to_its_rounding(name):
 def count_operations(problem: Problem, limit: int, monkeypatch) -> list[float]:
     """Of all candidates, where more events than a limit are added target by target."""
     found = []
-    run = EventKernel.run
+    leave = OpenTile.leave
 
-    def watch(self, *arguments):
-        result = run(self, *arguments)
+    def watch(self):
+        result = leave(self)
         found.extend(result.work.tolist())
         return result
 
-    monkeypatch.setattr(EventKernel, "run", watch)
+    monkeypatch.setattr(OpenTile, "leave", watch)
     monkeypatch.setattr("hardstep.evaluation.events.planes.find_limit", lambda *sizes: limit)
     compare(problem)
-    monkeypatch.setattr(EventKernel, "run", run)
+    monkeypatch.setattr(OpenTile, "leave", leave)
     return found
 
 
@@ -116,7 +116,7 @@ def test_a_plan_that_fails_gives_way(monkeypatch):
     def fail(*arguments):
         raise IndexError("beyond the end")
 
-    monkeypatch.setattr("hardstep.evaluation.blocks.plan_events", fail)
+    monkeypatch.setattr("hardstep.evaluation.events_tier.plan_events", fail)
     evaluator = compare(pose("wide"))
     assert "events" not in evaluator.notes.values()
 
@@ -156,7 +156,7 @@ def test_tiles_change_no_bit(monkeypatch):
     problem = pose("spiking", torch.float32)
     candidates = candidates_for(problem.model, RowWise(1))
     whole = ModelObjective(problem, Incremental()).losses(candidates)
-    monkeypatch.setattr("hardstep.evaluation.blocks.EVENT_BYTES", 1)
+    monkeypatch.setattr("hardstep.evaluation.events_tier.EVENT_BYTES", 1)
     assert torch.equal(ModelObjective(problem, Incremental()).losses(candidates), whole)
 
 

@@ -21,13 +21,7 @@ from torch import Tensor
 
 from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events import (
-    Code,
-    EventKernel,
-    Program,
-    plan_events,
-    write_code,
-)
+from hardstep.evaluation.events import Code, Program
 from hardstep.evaluation.events import Tables as EventTables
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import (
@@ -48,16 +42,13 @@ from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.ops import REGISTRY, count_work
 from hardstep.evaluation.tiling import Tiling, even_out, tile_among_threads, tile_evenly
-from hardstep.evaluation.trace.record import Node, Record, Refused
+from hardstep.evaluation.trace.record import Record
 from hardstep.evaluation.trace.slice import Slice
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed
 MAX_TILE = 1024
 MEASURED = 4  # candidates on which the memory of one is measured
 FUSED, EVENTS, GATHERED, INCREMENTAL = ON_RECORD = "fused", "events", "gathered", "incremental"
-EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
-EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
-SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 HALVES = {torch.float16, torch.bfloat16}
 Key = tuple[str, int, int]
 
@@ -161,7 +152,7 @@ class Tier(ABC):
         """How a span that was just evaluated was evaluated, and why not faster."""
 
 
-def _explain(fault: Exception) -> str:
+def explain_fault(fault: Exception) -> str:
     """Why no kernel could be made."""
     if isinstance(fault, Unfusable):
         return str(fault)
@@ -184,7 +175,7 @@ class Fused(Tier):
             try:
                 plans[key] = plan_kernel(step.candidates, step.record, nodes, span, REGISTRY)
             except Exception as fault:  # some are ours; there is a slower tier that is right
-                reason = _explain(fault)
+                reason = explain_fault(fault)
                 step.memory.refusals[key, FUSED] = reason
                 return reason
         try:
@@ -219,100 +210,6 @@ class Fused(Tier):
         tile = self._tile_size(step, kernel, span)
         cost = Cost(count_operations(planned.program), count_bytes(planned.program))
         return TierReport(FUSED, "", tile, cost)
-
-
-@dataclass(frozen=True)
-class Events(Tier):
-    """Lists of numbers that differ from the base, for pictures and what follows from them.
-
-    Where nearly everything differs, a plain forward pass takes less time, and the incremental tier
-    takes more; so the operations of a step's first candidates are counted. A clock would decide
-    otherwise from run to run.
-    """
-
-    memory_budget: int
-    name = EVENTS
-    distrusted = (EVENTS,)
-
-    def plan(self, step: Step, span: Span) -> Tiling | str:
-        """See `Tier.plan`."""
-        part = step.slice(span)
-        nodes = part.nodes
-        if not any(REGISTRY[node.name].of_pictures for node in nodes):
-            return ""
-        try:
-            kernel = self._kernel(step, span, nodes)
-        except Refused:
-            raise
-        except Exception as fault:  # some are ours; there is a slower tier that is right
-            reason = _explain(fault)
-            step.memory.refusals[step.key(span), EVENTS] = reason
-            return reason
-        walk = Walk(part, REGISTRY)
-        first, rest = self._split(step, span)
-        try:
-            losses, work = self._run(step, kernel, walk, first)
-        except Unfusable as unfit:  # these candidates, not the operations
-            return str(unfit)
-        rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
-        if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
-            raise Refused("a candidate changes so much that whole forward passes take less")
-        size, one = self._tile_size(step, kernel), partial(self._losses, step, kernel, walk)
-
-        def run(tiles: list[Span]) -> Tensor:
-            pieces = [losses] if tiles[0] in (span, first) else []
-            for tile in [rest if tile == span else tile for tile in tiles if tile != first]:
-                pieces += tile.evaluate(one, size)
-            return torch.cat(pieces)
-
-        return Tiling(span, lambda: [first, *rest.tiles(size)], run)
-
-    def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
-        key, programs = step.key(span), step.memory.programs
-        if key not in programs:
-            program = plan_events(step.candidates, step.record, nodes, span, REGISTRY)
-            programs[key] = program, write_code(program)
-        program, code = programs[key]
-        if code.scratch > SCRATCH_BYTES:
-            raise Unfusable(f"changed values need {code.scratch / 1e6:,.0f} MB for each thread")
-        return EventKernel(program, code, step.event_tables)
-
-    @staticmethod
-    def _split(step: Step, span: Span) -> tuple[Span, Span]:
-        """The candidates of the first particle, and the others."""
-        _, vertices, probes, _ = step.candidates.offsets.shape
-        middle = min(span.end, span.start + vertices * probes)
-        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
-
-    def _tile_size(self, step: Step, kernel: EventKernel) -> int:
-        """Whole particles, as many as memory allows."""
-        _, vertices, probes, _ = step.candidates.offsets.shape
-        most = min(EVENT_BYTES, self.memory_budget) // kernel.bytes_per_candidate
-        return max(1, most // (vertices * probes)) * vertices * probes
-
-    @staticmethod
-    def _run(step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> tuple[Tensor, float]:
-        """Losses, and the operations on vectors of one candidate."""
-        env, pairs, work = kernel.run(step.candidates, tile)
-        num, each = tile.end - tile.start, float(work.double().mean())
-        if pairs is None:
-            return step.base.expand(num), each
-        return walk.finish(env, kernel.program.after, pairs, num), each
-
-    def _losses(self, step: Step, kernel: EventKernel, walk: Walk, tile: Span) -> Tensor:
-        return self._run(step, kernel, walk, tile)[0]
-
-    def describe(self, step: Step, span: Span, reason: str) -> TierReport:
-        """See `Tier.describe`; operations are those that the events of these candidates took.
-
-        There is no kernel of the other kind for convolutions, so no model could be faster.
-        """
-        del reason
-        kernel = self._kernel(step, span, step.slice(span).nodes)
-        size = self._tile_size(step, kernel)
-        tiles = [kernel.run(step.candidates, tile).work for tile in span.tiles(size)]
-        operations = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
-        return TierReport(EVENTS, "", size, Cost(2 * operations, 8 * operations))
 
 
 @dataclass(frozen=True)

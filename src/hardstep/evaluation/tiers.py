@@ -34,7 +34,6 @@ from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.blocks import (
     ON_RECORD,
     Carried,
-    Events,
     Fused,
     Memory,
     Plain,
@@ -42,6 +41,7 @@ from hardstep.evaluation.blocks import (
     Tier,
 )
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events_tier import Events
 from hardstep.evaluation.explain import (
     Describe,
     Evaluate,

@@ -28,13 +28,22 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     responses    what changed filters add to their channels
     kernel       a program with the numbers of a step
 
-Nothing here is for users; `blocks` is what calls it.
+Nothing here is for users; `events_tier` is what calls it.
 """
 
 from hardstep.evaluation.events.code import Code, write_code
-from hardstep.evaluation.events.kernel import EventKernel
+from hardstep.evaluation.events.kernel import EventKernel, Found, OpenTile
 from hardstep.evaluation.events.plan import plan_events
 from hardstep.evaluation.events.program import Program
 from hardstep.evaluation.events.tables import Tables
 
-__all__ = ["Code", "EventKernel", "Program", "Tables", "plan_events", "write_code"]
+__all__ = [
+    "Code",
+    "EventKernel",
+    "Found",
+    "OpenTile",
+    "Program",
+    "Tables",
+    "plan_events",
+    "write_code",
+]

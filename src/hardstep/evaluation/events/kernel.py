@@ -16,7 +16,7 @@ from hardstep.evaluation.events.program import (
     Stride,
     Word,
 )
-from hardstep.evaluation.events.responses import add_channels, spread_vectors
+from hardstep.evaluation.events.responses import Made, add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
@@ -57,47 +57,17 @@ class EventKernel:
         # New channels exist as torch makes them and in the order of the kernel.
         return max(1, program.examples * (2 * entering + leaving))
 
+    def open(self, candidates: Candidates, tile: Span) -> "OpenTile":
+        """A tile with the numbers that its candidates change first."""
+        enter = spread_vectors if self.program.spreads else add_channels
+        made = enter(self.program, candidates, tile, self.tables)
+        return OpenTile(self, tile, made)
+
     def run(self, candidates: Candidates, tile: Span) -> Found:
         """Evaluate a tile up to the cuts."""
-        num, program = tile.end - tile.start, self.program
-        enter = spread_vectors if program.spreads else add_channels
-        made = enter(program, candidates, tile, self.tables)
-        for number, (index, (slot, _)) in enumerate(program.cuts.items()):
-            like = self.base(index)
-            made["out", number] = like.new_empty(num * program.examples, slot.size)
-            made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
-        words = [
-            made[word.name].data_ptr() if isinstance(word, PerTile) else word for word in self.fixed
-        ]
-        work = torch.zeros(num, dtype=torch.int64)
-        scratch = self.code.scratch
-        tables = [torch.tensor(words), work]
-        run_kernel(self.code.text, tables, num, program.examples, 0, scratch)
-        return Found(*self._leave(made, num), work)
-
-    def _leave(
-        self, made: dict[tuple[object, ...], Tensor], num: int
-    ) -> tuple[dict[int, Change], Pairs | None]:
-        """Changed examples at the cuts."""
-        examples, cuts = self.program.examples, self.program.cuts
-        flags = [made["flags", number] for number in range(len(cuts))]
-        chosen = torch.stack(flags).any(0).nonzero()[:, 0]
-        if len(chosen) == 0:
-            return {}, None
-        pairs = Pairs(chosen // examples, chosen % examples, num, examples)
-        env: dict[int, Change] = {}
-        for number, (index, (_, layout)) in enumerate(cuts.items()):
-            value = self.base(index)
-            new = layout.restore(made["out", number][chosen])
-            own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
-            new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])
-            if layout.axis == 0:
-                env[index] = Examples(new)
-                continue
-            whole = value.unsqueeze(0).repeat(num, *[1] * value.dim())
-            whole.movedim(layout.axis + 1, 1)[pairs.candidate, pairs.example] = new
-            env[index] = Stacked(whole)
-        return env, pairs
+        opened = self.open(candidates, tile)
+        opened.run(0, opened.num)
+        return opened.leave()
 
     def _word(self, word: Word) -> int | PerTile:
         if isinstance(word, Room):  # most are
@@ -111,3 +81,48 @@ class EventKernel:
             return table.stride(0) * table.element_size() if len(table) > 1 else 0
         values = word.values if isinstance(word, Fixed) else self.tables.get(word)
         return values.data_ptr()
+
+
+class OpenTile:
+    """A tile whose candidates are evaluated some at a time, and leave the kernel together."""
+
+    def __init__(self, kernel: EventKernel, tile: Span, made: Made) -> None:
+        self.kernel, self.tile, self._made = kernel, tile, made
+        self.num = num = tile.end - tile.start
+        program = kernel.program
+        for number, (index, (slot, _)) in enumerate(program.cuts.items()):
+            like = kernel.base(index)
+            made["out", number] = like.new_empty(num * program.examples, slot.size)
+            made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
+        words = [
+            made[word.name].data_ptr() if isinstance(word, PerTile) else word
+            for word in kernel.fixed
+        ]
+        self._words, self.work = torch.tensor(words), torch.zeros(num, dtype=torch.int64)
+
+    def run(self, first: int, last: int) -> None:
+        """Evaluate some of the candidates."""
+        code, examples = self.kernel.code, self.kernel.program.examples
+        run_kernel(code.text, [self._words, self.work], last, examples, 0, code.scratch, first)
+
+    def leave(self) -> Found:
+        """Changed examples at the cuts, once all candidates have been evaluated."""
+        examples, cuts = self.kernel.program.examples, self.kernel.program.cuts
+        flags = [self._made["flags", number] for number in range(len(cuts))]
+        chosen = torch.stack(flags).any(0).nonzero()[:, 0]
+        if len(chosen) == 0:
+            return Found({}, None, self.work)
+        pairs = Pairs(chosen // examples, chosen % examples, self.num, examples)
+        env: dict[int, Change] = {}
+        for number, (index, (_, layout)) in enumerate(cuts.items()):
+            value = self.kernel.base(index)
+            new = layout.restore(self._made["out", number][chosen])
+            own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
+            new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])
+            if layout.axis == 0:
+                env[index] = Examples(new)
+                continue
+            whole = value.unsqueeze(0).repeat(self.num, *[1] * value.dim())
+            whole.movedim(layout.axis + 1, 1)[pairs.candidate, pairs.example] = new
+            env[index] = Stacked(whole)
+        return Found(env, pairs, self.work)

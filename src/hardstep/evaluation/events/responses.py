@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.events.layouts import select_columns
 from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
@@ -93,7 +94,7 @@ def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables
         flat = pictures.reshape(examples * groups, -1)
         wanted = _number_patches(entry, flat.shape[1], count(tuple(pictures.shape[2:])))
         ends = flat.new_tensor([0, 1]).expand(len(flat), -1)
-        found = torch.cat([flat, ends], dim=1).index_select(1, wanted.flatten())
+        found = select_columns(torch.cat([flat, ends], dim=1), wanted.flatten())
         return found.reshape(examples, groups, *wanted.shape)
 
     key = ("patches", source, weight, entry.slot.layout.key, groups)

@@ -62,15 +62,22 @@ def _describe(text: str) -> str:
 
 
 def run_kernel(
-    text: str, tables: list[Tensor], num: int, examples: int, stride: int, scratch: int
+    text: str,
+    tables: list[Tensor],
+    num: int,
+    examples: int,
+    stride: int,
+    scratch: int,
+    start: int = 0,
 ) -> None:
-    """Run a kernel over candidates 0..num, shared among torch's threads."""
+    """Run a kernel over candidates start..num, shared among torch's threads."""
     function = compile_kernel(text)
     addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
 
     def run(first: int, last: int) -> None:
         room = np.empty(scratch + 64, dtype=np.uint8)
         place = -(-room.ctypes.data // 64) * 64
-        function(addresses.ctypes.data, first, last, examples, stride, place)
+        function(addresses.ctypes.data, start + first, start + last, examples, stride, place)
 
-    share_out(num, run)
+    if start < num:  # the loops of a kernel have at least one turn
+        share_out(num - start, run)
