@@ -68,7 +68,8 @@ def used(monkeypatch):
         return replace(one, **forms)
 
     watched = Registry(map(watch_all, REGISTRY.values()))
-    monkeypatch.setattr("hardstep.evaluation.blocks.REGISTRY", watched)
+    for module in ("blocks", "events_tier"):
+        monkeypatch.setattr(f"hardstep.evaluation.{module}.REGISTRY", watched)
     return found
 
 

@@ -2,21 +2,41 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from hardstep.evaluation.events.loops import Call, write_loops, write_phases
-from hardstep.evaluation.events.program import Program, Room, Slot, Sums
+from hardstep.evaluation.events.program import (
+    Fixed,
+    PerTile,
+    Program,
+    Room,
+    Shared,
+    Slot,
+    Stride,
+    Sums,
+    Table,
+)
 
 ALIGN = 64
 
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a kernel, and where things are in its scratch memory."""
+    """The text of a kernel, and its arguments, as far as no step has others."""
 
     text: str
-    scratch: int
-    rooms: Mapping[tuple[str, object], int]
-    shared: Mapping[Sums, int]
+    scratch: int  # bytes
+    words: np.ndarray[Any, np.dtype[np.int64]]  # arguments; 0 where a step or a tile has its own
+    of_step: list[tuple[Table | Stride, list[int]]]  # and which places it fills
+    of_tile: list[tuple[PerTile, int]]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """What it reads of a step."""
+        return [word for word, _ in self.of_step if isinstance(word, Table)]
 
 
 def write_code(program: Program) -> Code:
@@ -47,7 +67,32 @@ def write_code(program: Program) -> Code:
     attributes += '"min-legal-vector-width"="512" }'
     memset = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
     text = "\n".join([*functions, *loops, memset, *sorted(declarations), attributes, ""])
-    return Code(text, total, rooms, shared)
+    return Code(text, total, *_place_words(program, rooms, shared))
+
+
+def _place_words(
+    program: Program, rooms: Mapping[tuple[str, object], int], shared: Mapping[Sums, int]
+) -> tuple[Any, list[tuple[Table | Stride, list[int]]], list[tuple[PerTile, int]]]:
+    """Arguments that every step has, those of a step, each once, and those of a tile."""
+    listed = [word for stage in program.stages for word in stage.words]
+    words = np.zeros(len(listed), dtype=np.int64)
+    of_step: dict[object, tuple[Table | Stride, list[int]]] = {}
+    of_tile: list[tuple[PerTile, int]] = []
+    for place, word in enumerate(listed):
+        if isinstance(word, Room):
+            words[place] = rooms[word.part, word.owner]
+        elif isinstance(word, Shared):
+            words[place] = shared[word.owner]
+        elif isinstance(word, Fixed):
+            words[place] = word.values.data_ptr()
+        elif isinstance(word, int):
+            words[place] = word
+        elif isinstance(word, PerTile):
+            of_tile.append((word, place))
+        else:
+            key = (Stride, word.table.key) if isinstance(word, Stride) else (Table, word.key)
+            of_step.setdefault(key, (word, []))[1].append(place)
+    return words, list(of_step.values()), of_tile
 
 
 def _place_sums(program: Program) -> tuple[dict[Sums, int], int]:

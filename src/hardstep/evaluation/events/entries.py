@@ -39,8 +39,10 @@ def enter_channel(planner: Planner, node: Node) -> None:
     layout = planes_of_channels(tuple(out.shape[1:]), order, length)
     slot = planner.new_slot(node.outputs[0], layout, 0)
     number, kernel = len(planner.program.entries), planner.base(node.args[1].index)
-    taps = _find_taps(node, kernel, planner.base(node.args[0].index), out, order, length)
-    planner.program.entries.append(Entry(node, slot, order, length, taps))
+    pictures = planner.base(node.args[0].index)
+    taps = _find_taps(node, kernel, pictures, out, order, length)
+    sizes = pictures.shape[1] // node.args[8], count(tuple(pictures.shape[2:]))
+    planner.program.entries.append(Entry(node, slot, order, length, taps, *sizes))
     words: list[Word] = [*slot_words(slot), PerTile(("column", number)), PerTile(("units",))]
     words += [PerTile(("number",)), length]
     planner.stage("enter", partial(write_enter, kind=slot.kind), words, 0, [slot])

@@ -7,16 +7,8 @@ from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.code import Code
-from hardstep.evaluation.events.program import (
-    Fixed,
-    PerTile,
-    Program,
-    Room,
-    Shared,
-    Stride,
-    Word,
-)
-from hardstep.evaluation.events.responses import Made, add_channels, spread_vectors
+from hardstep.evaluation.events.program import Program, Stride, Table
+from hardstep.evaluation.events.responses import Made, add_channels, list_patches, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
@@ -37,16 +29,20 @@ class EventKernel:
     def __init__(self, program: Program, code: Code, tables: Tables) -> None:
         self.program, self.code, self.tables = program, code, tables
         self.base = tables.written.values.__getitem__
-        self._check_finite()
-        self.fixed = [self._word(word) for stage in program.stages for word in stage.words]
-
-    def _check_finite(self) -> None:
-        """What is added to infinity is lost, and a candidate may well be finite there."""
-        adding = [stage for stage in self.program.stages if stage.adds]
-        added = [slot.base for stage in adding for slot in stage.slots]
-        added += [entry.pictures for entry in self.program.entries]
-        if not all(map(self.tables.is_finite, added)):
+        added = program.list_added()
+        tables.prepare([*list_patches(program, self.base), *added, *code.tables], added)
+        # What is added to infinity is lost, and a candidate may well be finite there.
+        if not all(map(tables.is_finite, added)):
             raise Refused("the forward pass has values that are not finite")
+        self.words = code.words.copy()
+        for word, places in code.of_step:
+            self.words[places] = self._find(word)
+
+    def _find(self, word: Table | Stride) -> int:
+        if isinstance(word, Table):
+            return self.tables.get(word).data_ptr()
+        table = self.tables.get(word.table)
+        return table.stride(0) * table.element_size() if len(table) > 1 else 0
 
     @property
     def bytes_per_candidate(self) -> int:
@@ -69,19 +65,6 @@ class EventKernel:
         opened.run(0, opened.num)
         return opened.leave()
 
-    def _word(self, word: Word) -> int | PerTile:
-        if isinstance(word, Room):  # most are
-            return self.code.rooms[word.part, word.owner]
-        if isinstance(word, int | PerTile):
-            return word
-        if isinstance(word, Shared):
-            return self.code.shared[word.owner]
-        if isinstance(word, Stride):
-            table = self.tables.get(word.table)
-            return table.stride(0) * table.element_size() if len(table) > 1 else 0
-        values = word.values if isinstance(word, Fixed) else self.tables.get(word)
-        return values.data_ptr()
-
 
 class OpenTile:
     """A tile whose candidates are evaluated some at a time, and leave the kernel together."""
@@ -94,11 +77,10 @@ class OpenTile:
             like = kernel.base(index)
             made["out", number] = like.new_empty(num * program.examples, slot.size)
             made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
-        words = [
-            made[word.name].data_ptr() if isinstance(word, PerTile) else word
-            for word in kernel.fixed
-        ]
-        self._words, self.work = torch.tensor(words), torch.zeros(num, dtype=torch.int64)
+        words = kernel.words.copy()
+        for word, place in kernel.code.of_tile:
+            words[place] = made[word.name].data_ptr()
+        self._words, self.work = torch.from_numpy(words), torch.zeros(num, dtype=torch.int64)
 
     def run(self, first: int, last: int) -> None:
         """Evaluate some of the candidates."""

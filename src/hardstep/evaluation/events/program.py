@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.layouts import Layout
@@ -124,12 +126,28 @@ class Entry:
     order: Tensor  # places of pixels in a line of the slot
     length: int  # of a line
     taps: Tensor  # (taps, length): the pixel that each tap reads for a place; beyond all if none
+    channels: int  # that a filter reads
+    pixels: int  # of a channel that it reads
 
     @property
     def pictures(self) -> Table:
         """What the filter reads."""
         index = self.node.args[0].index
         return Table(("value", index), lambda values: values(index))
+
+    @cached_property
+    def patches(self) -> Tensor:
+        """Which numbers a group's patches hold, (channels · taps and one, length).
+
+        Behind the group's numbers stand a 0, for pixels that are not there, and a 1, which a bias
+        is multiplied by.
+        """
+        size = self.channels * self.pixels
+        first = torch.arange(0, size, self.pixels)[:, None, None]
+        found = torch.where(self.taps < self.pixels, self.taps + first, size).flatten(0, 1)
+        inside = torch.full((1, self.length), size)
+        inside[0, self.order.flatten()] = size + 1
+        return torch.cat([found, inside])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,3 +173,9 @@ class Program:
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch
+
+    def list_added(self) -> list[Table]:
+        """Numbers of the base that differences are added to."""
+        adding = [stage for stage in self.stages if stage.adds]
+        found = [slot.base for stage in adding for slot in stage.slots]
+        return [*found, *(entry.pictures for entry in self.entries)]

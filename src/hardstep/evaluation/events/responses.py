@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events.layouts import select_columns
-from hardstep.evaluation.events.maps import count
 from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
@@ -84,21 +82,32 @@ def _fits(program: Program, base: Lookup) -> bool:
     return sum(_num_patches(entry, base) for entry in program.entries) * size <= PATCH_BYTES
 
 
-def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
-    """Products of filters and patches."""
+def list_patches(program: Program, base: Lookup) -> list[Table]:
+    """The patches that filters are multiplied by, unless they take too much memory."""
+    if not program.entries or not _fits(program, base):
+        return []
+    return [_gather_patches(entry, base) for entry in program.entries]
+
+
+def _gather_patches(entry: Entry, base: Lookup) -> Table:
+    """Every example's patches, (examples, groups, channels · taps and one, length)."""
     source, weight = (part.index for part in entry.node.args[:2])
-    groups, examples = entry.node.args[8], len(tables.written.values[source])
+    groups, examples = entry.node.args[8], len(base(source))
 
     def gather(values: Lookup) -> Tensor:
         pictures = values(source)
         flat = pictures.reshape(examples * groups, -1)
-        wanted = _number_patches(entry, flat.shape[1], count(tuple(pictures.shape[2:])))
         ends = flat.new_tensor([0, 1]).expand(len(flat), -1)
-        found = select_columns(torch.cat([flat, ends], dim=1), wanted.flatten())
-        return found.reshape(examples, groups, *wanted.shape)
+        found = torch.cat([flat, ends], dim=1).index_select(1, entry.patches.flatten())
+        return found.reshape(examples, groups, *entry.patches.shape)
 
-    key = ("patches", source, weight, entry.slot.layout.key, groups)
-    patches = tables.get(Table(key, gather))
+    return Table(("patches", source, weight, entry.slot.layout.key, groups), gather)
+
+
+def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
+    """Products of filters and patches."""
+    weight, groups = entry.node.args[1].index, entry.node.args[8]
+    patches = tables.get(_gather_patches(entry, tables.written.values.__getitem__))
     lines = torch.cat([filters.flatten(1), shift[:, None]], dim=1)
     if groups == 1:
         return _multiply_each(lines, patches[:, 0])
@@ -118,19 +127,6 @@ def _multiply_each(lines: Tensor, patches: Tensor) -> Tensor:
     `torch.matmul` would copy the patches, to make one product of all examples.
     """
     return torch.bmm(lines.expand(len(patches), -1, -1), patches)
-
-
-def _number_patches(entry: Entry, size: int, pixels: int) -> Tensor:
-    """Which numbers a group's patches hold, (channels · taps and one, length).
-
-    Behind the group's `size` numbers stand a 0, for pixels that are not there, and a 1, which a
-    bias is multiplied by.
-    """
-    first = torch.arange(0, size, pixels)[:, None, None]
-    found = torch.where(entry.taps < pixels, entry.taps + first, size).flatten(0, 1)
-    inside = torch.full((1, entry.length), size)
-    inside[0, entry.order.flatten()] = size + 1
-    return torch.cat([found, inside])
 
 
 def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
