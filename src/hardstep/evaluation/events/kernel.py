@@ -1,5 +1,6 @@
 """A program as machine code, with the numbers of a step, run tile by tile."""
 
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -91,7 +92,7 @@ class OpenTile:
         """Changed examples at the cuts, once all candidates have been evaluated."""
         examples, cuts = self.kernel.program.examples, self.kernel.program.cuts
         flags = [self._made["flags", number] for number in range(len(cuts))]
-        chosen = torch.stack(flags).any(0).nonzero()[:, 0]
+        chosen = reduce(torch.logical_or, flags).nonzero()[:, 0]
         if len(chosen) == 0:
             return Found({}, None, self.work)
         pairs = Pairs(chosen // examples, chosen % examples, self.num, examples)
@@ -99,8 +100,9 @@ class OpenTile:
         for number, (index, (_, layout)) in enumerate(cuts.items()):
             value = self.kernel.base(index)
             new = layout.restore(self._made["out", number][chosen])
-            own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
-            new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])
+            if len(cuts) > 1:  # an example may differ at one cut, and not at another
+                own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
+                new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])
             if layout.axis == 0:
                 env[index] = Examples(new)
                 continue

@@ -1,5 +1,6 @@
 """Tables that a step makes of recorded values, shared by its blocks."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -46,4 +47,4 @@ class Tables:
         """Whether its numbers are finite, all of them (or so large that their sum is not)."""
         if table.key not in self._sums:
             self._sums[table.key] = self.get(table).sum()
-        return bool(self._sums[table.key].isfinite())
+        return math.isfinite(self._sums[table.key].item())
