@@ -18,6 +18,7 @@ from . import random_attention
 from .random_models import Hand
 from .test_incremental import FAST, check_losses, compare
 
+pytestmark = pytest.mark.usefixtures("always_gather")
 # Hard and soft heads, torch's own attention and layers, means, class tokens, one token.
 SEEDS = (0, 2, 5, 11, 18, 25, 34)
 

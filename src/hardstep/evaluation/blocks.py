@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.effort import Effort, count_effort
 from hardstep.evaluation.events import (
     Code,
     EventKernel,
@@ -47,7 +48,13 @@ from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.ops import REGISTRY, count_work
-from hardstep.evaluation.tiling import Tiling, even_out, tile_among_threads, tile_evenly
+from hardstep.evaluation.tiling import (
+    Tiling,
+    even_out,
+    tile_among_threads,
+    tile_behind,
+    tile_evenly,
+)
 from hardstep.evaluation.trace.record import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
@@ -110,6 +117,11 @@ class Step:
     def event_tables(self) -> EventTables:
         """The record's values as kernels of events read them."""
         return EventTables(self.record)
+
+    @cached_property
+    def forward_effort(self) -> Effort:
+        """What torch has to do for a plain forward pass."""
+        return count_effort(self.record, self.record.nodes, REGISTRY)
 
     @cached_property
     def forward_work(self) -> float:
@@ -200,7 +212,7 @@ class Fused(Tier):
     def _tile_size(self, step: Step, kernel: Kernel, span: Span) -> int:
         """Of the whole block's tiles, of which the span may be a part."""
         shape = step.candidates.offsets.shape
-        (whole,) = (one for one in step.candidates.spans() if one.block == span.block)
+        whole = step.candidates.find_block(span.block)
         return even_out(whole, kernel.tile_size(shape, self.memory_budget), shape[1] * shape[2])
 
     @staticmethod
@@ -249,7 +261,7 @@ class Events(Tier):
             step.memory.refusals[step.key(span), EVENTS] = reason
             return reason
         walk = Walk(part, REGISTRY)
-        first, rest = self._split(step, span)
+        first, rest = step.candidates.split(span)
         try:
             losses, work = self._run(step, kernel, walk, first)
         except Unfusable as unfit:  # these candidates, not the operations
@@ -257,15 +269,8 @@ class Events(Tier):
         rest_work = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
         if EVENT_COST * work * kernel.program.lanes + rest_work > step.forward_work:
             raise Refused("a candidate changes so much that whole forward passes take less")
-        size, one = self._tile_size(step, kernel), partial(self._losses, step, kernel, walk)
-
-        def run(tiles: list[Span]) -> Tensor:
-            pieces = [losses] if tiles[0] in (span, first) else []
-            for tile in [rest if tile == span else tile for tile in tiles if tile != first]:
-                pieces += tile.evaluate(one, size)
-            return torch.cat(pieces)
-
-        return Tiling(span, lambda: [first, *rest.tiles(size)], run)
+        run = partial(self._losses, step, kernel, walk)
+        return tile_behind(first, losses, rest, self._tile_size(step, kernel), run)
 
     def _kernel(self, step: Step, span: Span, nodes: list[Node]) -> EventKernel:
         key, programs = step.key(span), step.memory.programs
@@ -276,13 +281,6 @@ class Events(Tier):
         if code.scratch > SCRATCH_BYTES:
             raise Unfusable(f"changed values need {code.scratch / 1e6:,.0f} MB for each thread")
         return EventKernel(program, code, step.event_tables)
-
-    @staticmethod
-    def _split(step: Step, span: Span) -> tuple[Span, Span]:
-        """The candidates of the first particle, and the others."""
-        _, vertices, probes, _ = step.candidates.offsets.shape
-        middle = min(span.end, span.start + vertices * probes)
-        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
 
     def _tile_size(self, step: Step, kernel: EventKernel) -> int:
         """Whole particles, as many as memory allows."""
