@@ -37,7 +37,7 @@ from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, sta
 from hardstep.evaluation.trace.record import Node
 
 PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
-PASS_BYTES = 8 << 20  # the same where passes take less time than what calls them
+PASS_BYTES = 16 << 20  # the same where passes take less time than what calls them
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
