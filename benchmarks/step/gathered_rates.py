@@ -120,7 +120,9 @@ def measure(name: str, case: Case) -> Iterator[Block]:
             tiling = Gathered(BUDGET).plan(step, span)
         if not isinstance(tiling, Tiling) or not seen:
             continue
-        tiles = tiling.cut()[1:4] or [span]
+        tiles = tiling.cut()[1:4]
+        if not tiles:
+            continue  # all has been evaluated to see what it takes
         few = Span(span.block, span.start, min(span.end, span.start + gathered_worth.PLAIN_TILE))
         gathered = _time(lambda t=tiling, own=tiles: t.run(own)) / sum(t.num for t in tiles)
         batched = _time(lambda own=few: plain.losses(candidates, problem, [own])) / few.num
