@@ -8,7 +8,7 @@ from torch import nn
 from hardstep.evaluation import Problem, gathered_tier
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Graph, Reduction
-from hardstep.evaluation.gathered import gathering
+from hardstep.evaluation.gathered import gathering, runner
 from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.row_code import Output, write_pass
 from hardstep.nn import build
@@ -28,13 +28,13 @@ def passes(monkeypatch):
     """Compile passes for small networks, too; counts those that ran."""
     monkeypatch.setattr(gathered_tier, "COMPILED_BYTES", 0)
     counted = []
-    run = gathering.run_pass
+    run = runner.run_pass
 
     def count(read, made, *given):
         counted.append(made)
         return run(read, made, *given)
 
-    monkeypatch.setattr(gathering, "run_pass", count)
+    monkeypatch.setattr(runner, "run_pass", count)
     return counted
 
 
