@@ -10,4 +10,5 @@ The second table, of networks people train, has the same parts: `network_rows`, 
 `network_activity` (whether they are alive), `network_blocks` (what their tensors take),
 `network_ours`, `network_theirs`, `network_runs`, `network_report` and `network_chart`; `page` is
 what both reports write with. `against` measures the rows of the first one beside an older commit.
+`gathered_rates` has no row: it shows what decides between gathered examples and whole passes.
 """

@@ -8,8 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 from hardstep.evaluation import tiers
+from hardstep.evaluation.blocks import GATHERED
 from hardstep.evaluation.events import OpenTile
 from hardstep.evaluation.explain import OperationCounter
+from hardstep.evaluation.gathered import Passes
 from hardstep.evaluation.opened import OpenStep
 
 RECORDING = -1  # the recorded forward pass, in place of a block's number
@@ -45,20 +47,29 @@ def _timing(
 
 @contextmanager
 def counted_operations() -> Iterator[dict[int, float]]:
-    """Fills in the operations per candidate of blocks that are followed as events, at the end.
+    """Fills in the operations per candidate of blocks whose candidates differ in them, at the end.
 
-    Those of kernels, and those of torch before and after them.
+    Of events and of gathered examples: those of kernels, and those of torch beside them.
     """
     totals: dict[int, float] = defaultdict(float)
     candidates: dict[int, int] = defaultdict(int)
     mean: dict[int, float] = {}
-    evaluate, leave = OpenStep.evaluate, OpenTile.leave
+    evaluate, leave, count = OpenStep.evaluate, OpenTile.leave, Passes.count
+    current = RECORDING
 
     def counted(step: OpenStep, span: Any, *given: Any) -> Any:
+        nonlocal current
+        current = span.block
         with OperationCounter() as counter:
             result = evaluate(step, span, *given)
         totals[span.block] += counter.cost.operations
+        if result.tier.name == GATHERED:
+            candidates[span.block] += len(result.losses)
         return result
+
+    def counted_pass(passes: Passes, made: Any, examples: int, nbytes: int) -> None:
+        count(passes, made, examples, nbytes)
+        totals[current] += made.operations * examples
 
     def counted_leave(opened: OpenTile) -> Any:
         found, block = leave(opened), opened.tile.block
@@ -69,6 +80,7 @@ def counted_operations() -> Iterator[dict[int, float]]:
     with (
         patch.object(OpenStep, "evaluate", counted),
         patch.object(OpenTile, "leave", counted_leave),
+        patch.object(Passes, "count", counted_pass),
     ):
         yield mean
     mean.update({block: totals[block] / num for block, num in candidates.items()})

@@ -114,9 +114,12 @@ class Ours:
     def explain(self, seed: int) -> dict[str, Any]:
         """Tier, reason and operations of every block, and of a forward pass.
 
-        `explain` counts the events of one particle; here all candidates of a step are counted.
+        `explain` counts what some particles take; here all candidates of a step are counted. Rows
+        of a table that do not occur in the batch take nothing, and count for nothing.
         """
-        table = self.optimizer.explain(*self._restore(seed), self.loss_fn)
+        data = self._restore(seed)
+        table = self.optimizer.explain(*data, self.loss_fn)
+        searched = self._count_probes(data[0])
         with counted_operations() as counted:
             self.optimizer.evaluate(self.optimizer.propose(), *self._batch(seed), self.loss_fn)
         blocks: dict[str, dict[str, Any]] = {}
@@ -125,7 +128,8 @@ class Ours:
                 "tier": one.path,
                 "reason": one.reason,
                 "probes": one.probes,
-                "operations": counted.get(one.block, one.cost.operations),
+                "operations": counted.get(one.block, one.cost.operations)
+                * max(1.0, one.probes / searched),
                 "shapes": [],
             }
             blocks.setdefault(self._names(one.block), known)["shapes"].append(one.shape)

@@ -96,7 +96,7 @@ class Layer(nn.Module):
 
 ATTENTION = {
     "soft heads": lambda width, first: Block(Heads(width, 2, hard=False), width, first),
-    "hard heads": lambda width, first: Block(Heads(width, 1, hard=True), width, first),
+    "hard heads": lambda width, first: Block(Heads(width, 2, hard=True), width, first),
     "causal": lambda width, first: Block(Fused(width, causal=True), width, first),
     "added mask": lambda width, first: Block(Fused(width, causal=False), width, first),
     "attention": lambda width, first: Block(Whole(width, weights=False), width, first),

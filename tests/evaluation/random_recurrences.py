@@ -32,9 +32,9 @@ class Layers(nn.Module):
         self.directions = 1 + both
         self.hidden = options.get("proj_size", self.size)
         self.is_lstm = kind is nn.LSTM
-        self.begin = draw.choice(["zeros", "given", "learned"])
+        self.begin = draw.choice(["zeros", "given", "learned", "computed"])
         self.start = nn.Parameter(torch.randn(self.num * self.directions, 1, self.hidden))
-        self.start.requires_grad_(self.begin == "learned")
+        self.start.requires_grad_(self.begin in ("learned", "computed"))
         self.cut = draw.random() < 0.4
         self.reading = draw.choice(["last", "mean", "max", "state", "masked"])
         width = self.hidden * (1 if self.reading == "state" else self.directions)
@@ -43,7 +43,10 @@ class Layers(nn.Module):
     def _state(self, x):
         if self.begin == "zeros":
             return None
-        hidden = self.start.expand(-1, len(x), -1).contiguous()
+        if self.begin == "computed":
+            hidden = torch.tanh(self.start) + x.new_zeros(len(self.start), len(x), self.hidden)
+        else:
+            hidden = self.start.expand(-1, len(x), -1).contiguous()
         if not self.is_lstm:
             return hidden
         return hidden, torch.ones(len(hidden), len(x), self.size, dtype=x.dtype)

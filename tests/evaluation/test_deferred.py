@@ -15,6 +15,7 @@ from . import random_attention
 from .random_models import Hand
 from .test_incremental import compare
 
+pytestmark = pytest.mark.usefixtures("always_gather")
 TOKENS, WIDTH = 12, 8
 
 

@@ -18,6 +18,7 @@ from . import random_attention
 from .random_models import Hand
 from .test_incremental import FAST, check_losses, compare
 
+pytestmark = pytest.mark.usefixtures("always_gather")
 # The fewest that draw every kind of attention and every ending twice, and one with one example.
 SEEDS = (0, 2, 3, 5, 6, 11, 12, 18, 24, 25, 26, 34, 35, 38, 47)
 

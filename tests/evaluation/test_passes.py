@@ -8,7 +8,7 @@ from torch import nn
 from hardstep.evaluation import Problem, gathered_tier
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Graph, Reduction
-from hardstep.evaluation.gathered import gathering
+from hardstep.evaluation.gathered import gathering, runner
 from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.row_code import Output, write_pass
 from hardstep.nn import build
@@ -18,6 +18,7 @@ from . import random_attention
 from .random_models import Hand
 from .test_incremental import FAST, check_losses, compare
 
+pytestmark = pytest.mark.usefixtures("always_gather")
 # Hard and soft heads, torch's own attention and layers, means, class tokens, one token.
 SEEDS = (0, 2, 5, 11, 18, 25, 34)
 
@@ -27,13 +28,13 @@ def passes(monkeypatch):
     """Compile passes for small networks, too; counts those that ran."""
     monkeypatch.setattr(gathered_tier, "COMPILED_BYTES", 0)
     counted = []
-    run = gathering.run_pass
+    run = runner.run_pass
 
     def count(read, made, *given):
         counted.append(made)
         return run(read, made, *given)
 
-    monkeypatch.setattr(gathering, "run_pass", count)
+    monkeypatch.setattr(runner, "run_pass", count)
     return counted
 
 

@@ -159,7 +159,7 @@ def test_one_example_and_one_time_step(batch, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 14])
 def test_random_recurrences_get_the_losses_of_plain_forward_passes(seed):
     problem, names = draw_recurrence(seed)
     evaluator, _ = check_losses(problem, names, RowWise(2), torch.float64)
@@ -171,19 +171,25 @@ class FirstState(nn.Module):
 
     def __init__(self, kind, shape):
         super().__init__()
-        two = kind == "layers"
+        two = kind in ("layers", "added")
         self.layer = nn.GRU(FEATURES, 4, 1 + two, batch_first=True, bidirectional=two)
         self.cell, self.kind = nn.LSTMCell(FEATURES, 4), kind
         self.start, self.out = nn.Parameter(torch.randn(shape)), nn.Linear(4 + 4 * two, 3)
 
     def forward(self, x):
-        if self.kind == "cell":
+        if self.kind.startswith("cell"):
             state = (self.start.expand(len(x), -1), x.new_ones(len(x), 4))
+            if self.kind == "cell, added":
+                state = (x[:, 0, :1] + self.start, state[1])
             for step in x.unbind(1):
                 state = self.cell(step, state)
             return self.out(state[0])
         if self.kind == "repeated":
             start = self.start.repeat(1, len(x), 1)
+        elif self.kind == "added":
+            start = self.start + x.new_zeros(len(self.start), len(x), 4)
+        elif self.kind == "computed":
+            start = 2 * torch.tanh(self.start) * (x.new_ones(4) + x[None, :, 0, :1])
         else:
             rows = self.start.unsqueeze(1) if self.start.dim() == 2 else self.start
             start = rows.expand(-1 if rows.dim() == 3 else 1, len(x), -1).contiguous()
@@ -202,6 +208,18 @@ def test_learned_first_states_are_fused(kind, shape, batch):
     model = build(lambda: FirstState(kind, shape), 0).double()
     x = torch.randn(batch, 5, FEATURES, dtype=torch.float64)
     problem = Problem(model, x, torch.arange(batch) % 3, F.cross_entropy)
+    evaluator, _ = check_losses(problem, kind, RowWise(2), torch.float64)
+    assert evaluator.notes[("start",)] == "fused"
+
+
+COMPUTED = [("added", (4, 1, 4)), ("computed", (1, 1, 4)), ("cell, added", (1, 4))]
+
+
+@pytest.mark.parametrize(("kind", "shape"), COMPUTED)
+def test_first_states_that_are_computed_are_fused(kind, shape):
+    model = build(lambda: FirstState(kind, shape), 0).double()
+    x = torch.randn(6, 5, FEATURES, dtype=torch.float64)
+    problem = Problem(model, x, torch.arange(6) % 3, F.cross_entropy)
     evaluator, _ = check_losses(problem, kind, RowWise(2), torch.float64)
     assert evaluator.notes[("start",)] == "fused"
 

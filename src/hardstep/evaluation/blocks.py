@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.candidates import Candidates, Span
+from hardstep.evaluation.effort import Effort, count_effort
 from hardstep.evaluation.events import Code, Program
 from hardstep.evaluation.events import Tables as EventTables
 from hardstep.evaluation.explain import Cost, TierReport
@@ -101,6 +102,11 @@ class Step:
     def event_tables(self) -> EventTables:
         """The record's values as kernels of events read them."""
         return EventTables(self.record)
+
+    @cached_property
+    def forward_effort(self) -> Effort:
+        """What torch has to do for a plain forward pass."""
+        return count_effort(self.record, self.record.nodes, REGISTRY)
 
     @cached_property
     def forward_work(self) -> float:
@@ -191,7 +197,7 @@ class Fused(Tier):
     def _tile_size(self, step: Step, kernel: Kernel, span: Span) -> int:
         """Of the whole block's tiles, of which the span may be a part."""
         shape = step.candidates.offsets.shape
-        (whole,) = (one for one in step.candidates.spans() if one.block == span.block)
+        whole = step.candidates.find_block(span.block)
         return even_out(whole, kernel.tile_size(shape, self.memory_budget), shape[1] * shape[2])
 
     @staticmethod

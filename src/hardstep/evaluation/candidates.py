@@ -27,6 +27,11 @@ class Span:
     start: int
     end: int
 
+    @property
+    def num(self) -> int:
+        """How many they are."""
+        return self.end - self.start
+
     def tiles(self, size: int) -> Iterator["Span"]:
         """This span cut into pieces of at most `size` candidates."""
         for start in range(self.start, self.end, size):
@@ -68,8 +73,14 @@ class Candidates:
         return self.offsets.shape[:3].numel()
 
     @property
-    def _per_particle(self) -> int:
+    def per_particle(self) -> int:
+        """Candidates of a particle."""
         return self.offsets.shape[1] * self.offsets.shape[2]
+
+    def split(self, span: Span) -> tuple[Span, Span]:
+        """The candidates of a span's first particle, and the others."""
+        middle = min(span.end, span.start + self.per_particle)
+        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
 
     def spans(self) -> Iterator[Span]:
         """Runs of candidates by block."""
@@ -80,8 +91,13 @@ class Candidates:
         )
         end = 0
         for block, count in zip(blocks.tolist(), counts.tolist(), strict=True):
-            start, end = end, end + count * self._per_particle
+            start, end = end, end + count * self.per_particle
             yield Span(block, start, end)
+
+    def find_block(self, block: int) -> Span:
+        """All candidates of a block."""
+        (found,) = (span for span in self.spans() if span.block == block)
+        return found
 
     def tiles(self, most: int, spans: Iterable[Span] | None = None) -> Iterator[Span]:
         """Spans in pieces of at most `most` candidates, fewer where they change large tensors."""
@@ -103,7 +119,7 @@ class Candidates:
     def coordinates(self, span: Span) -> tuple[Tensor, Tensor]:
         """(index, offsets) of a span, both (n, d_p); index within the block, −1 on padding."""
         flat = torch.arange(span.start, span.end)
-        index = self.particles.index[self.asked[flat // self._per_particle]]
+        index = self.particles.index[self.asked[flat // self.per_particle]]
         index = torch.where(index >= 0, index - self.subspace.starts[span.block], -1)
         offsets = self.offsets.reshape(-1, self.offsets.shape[-1])[span.start : span.end]
         return index.to(offsets.device), offsets

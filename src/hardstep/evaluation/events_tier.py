@@ -56,7 +56,7 @@ class Events(Tier):
             return reason
         size = self._tile_size(step, kernel)
         first = next(span.tiles(size))
-        few = min(first.end - first.start, _per_particle(step))
+        few = min(first.num, step.candidates.per_particle)
         try:
             opened = _open(step, kernel, first, few)
             opened.run(0, few)
@@ -94,7 +94,7 @@ class Events(Tier):
 
     def _tile_size(self, step: Step, kernel: EventKernel) -> int:
         """Whole particles, as many as memory allows."""
-        each = _per_particle(step)
+        each = step.candidates.per_particle
         most = min(EVENT_BYTES, self.memory_budget) // kernel.bytes_per_candidate
         return max(1, most // each) * each
 
@@ -109,11 +109,6 @@ class Events(Tier):
         tiles = [kernel.run(step.candidates, tile).work for tile in span.tiles(size)]
         operations = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
         return TierReport(EVENTS, "", size, Cost(2 * operations, 8 * operations))
-
-
-def _per_particle(step: Step) -> int:
-    _, vertices, probes, _ = step.candidates.offsets.shape
-    return vertices * probes
 
 
 def _open(step: Step, kernel: EventKernel, tile: Span, few: int) -> OpenTile:

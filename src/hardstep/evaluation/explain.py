@@ -76,6 +76,8 @@ class TierReport(NamedTuple):
     tile: int  # candidates at once
     kernel: Cost  # of one candidate, beside the torch operations
     record: Record | None = None  # that the tier was given
+    start: int | None = None  # a candidate that takes what others do, if the first ones do not
+    share: float = 1.0  # of what these took, that a candidate of the block takes on average
 
 
 Describe = Callable[[], TierReport]
@@ -236,18 +238,24 @@ def _measure(candidates: Candidates, evaluate: Evaluate) -> list[_Tile]:
 
     One particle would not do: others may straddle two units and take another path. It tells how
     many particles fit into the time that there is, once it has run: the first run compiles.
+    A report may name particles that take what others do.
     """
     tiles, spans = [], list(candidates.spans())
     per_particle = candidates.offsets.shape[1] * candidates.offsets.shape[2]
     for span in spans:
         first = Span(span.block, span.start, span.start + per_particle)
-        full = min(span.end - span.start, max(evaluate(first)().tile, per_particle))
+        report = evaluate(first)()
+        whole = 1  # candidates that are measured together, or not at all
+        if report.start is not None:
+            first, whole = Span(span.block, report.start, report.start + per_particle), per_particle
+            evaluate(first)
+        full = min(span.end - first.start, max(report.tile, per_particle)) // whole * whole
         began = time.process_time()
         evaluate(first)
         each = time.process_time() - began
         fitting = int(SECONDS / len(spans) / max(each, 1e-9))
         num = min(full, max(1, fitting) * per_particle)
-        tile = Span(span.block, span.start, span.start + num)
+        tile = Span(span.block, first.start, first.start + num)
         seconds = _time(evaluate, tile) * (span.end - span.start) / num
         tiles.append(_Tile(span, tile, full, seconds))
     return tiles
@@ -278,10 +286,11 @@ def _measure_costs(
         each = max(0.0, (peak - alone) / max(1, num - 1))  # what another candidate adds
         memory = max(memory, peak + int(each * (full - num)))
         report = describe()
-        cost = counter.cost.per(num).plus(report.kernel)
+        cost = counter.cost.per(num).plus(report.kernel).per(1 / report.share)
         names = candidates.subspace.blocks[span.block].names
         advice = advise(report.reason, report.record, names)
-        common = (span.end - span.start, report.path, report.reason, advice, cost, seconds)
+        taken = seconds * report.share
+        common = (span.end - span.start, report.path, report.reason, advice, cost, taken)
         for name in names:
             shape = tuple(candidates.base[name].shape)
             found.append(ParameterCost(name, shape, span.block, *common))

@@ -72,7 +72,7 @@ class OpenTile:
 
     def __init__(self, kernel: EventKernel, tile: Span, made: Made) -> None:
         self.kernel, self.tile, self._made = kernel, tile, made
-        self.num = num = tile.end - tile.start
+        self.num = num = tile.num
         program = kernel.program
         for number, (index, (slot, _)) in enumerate(program.cuts.items()):
             like = kernel.base(index)

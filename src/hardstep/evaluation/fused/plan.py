@@ -15,7 +15,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Access, Expr, Move, Product, Unfusable
 from hardstep.evaluation.fused.pack import choose_writer
-from hardstep.evaluation.fused.states import enter_rows, repeats_rows
+from hardstep.evaluation.fused.states import KnowsRows, State, enter_rows, find_state
 from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
 from hardstep.evaluation.fused.translate import (
     Changed,
@@ -37,16 +37,12 @@ class Factors(NamedTuple):
     bias: int | None
 
 
-class KnowsKernels(KnowsLanes, KnowsColumns, Protocol):
+class KnowsKernels(KnowsLanes, KnowsColumns, KnowsRows, Protocol):
     """What has to be known about an operator to make a kernel of it."""
 
     @property
     def factors(self) -> Callable[[Node], Factors] | None:
         """What a matrix product multiplies."""
-
-    @property
-    def repeats(self) -> bool:
-        """Whether results are the argument again and again, along axes of size 1."""
 
     @property
     def order(self) -> Callable[[Node, int], list[int]] | None:
@@ -255,9 +251,9 @@ class _Builder:
             assert self.plan is not None
             self.plan.after.append(node)
             self.done.update(node.outputs)
-        elif self._is_state(node):
+        elif (state := self._find_state(node)) is not None:
             t = self._start(node, axis=self.base(node.outputs[0]).dim() - 2)
-            enter_rows(t, node.inputs[0], node.outputs[0], self.local is not None)
+            enter_rows(t, node, state, self.local is not None)
         elif changed & self.weights.keys() and not changed & examples:
             self._follow_parameters(node)
         else:
@@ -284,18 +280,13 @@ class _Builder:
             if known.order is not None and set(node.inputs) <= self.bare:
                 self.bare.update(node.outputs)
 
-    def _is_state(self, node: Node) -> bool:
-        """Whether it gives all examples a changed row of a parameter, or a changed vector."""
-        if not self.operators[node.name].repeats or self.axes is not None:
-            return False
-        source, shape = node.inputs[0], self.base(node.outputs[0]).shape
-        weight, old = self.weights.get(source), self.base(source).shape
-        if source == self.vector:
-            fits = len(shape) == 3 and shape[0] == 1
-        else:
-            fits = weight is not None and weight.axis == 0 and len(old) == len(shape)
-        alike = self.t is None or shape[-2] == self.t.program.num_examples
-        return fits and alike and repeats_rows(old, shape)
+    def _find_state(self, node: Node) -> State | None:
+        """How a node gives all examples a changed row, if it does."""
+        if self.axes is not None:
+            return None
+        state = find_state(node, self.operators, self.base, self.weights, self.vector)
+        num = self.base(node.outputs[0]).shape[-2] if state is not None else 0
+        return state if self.t is None or num == self.t.program.num_examples else None
 
     def _is_transpose(self, node: Node) -> bool:
         """Whether it is the transpose of a matrix."""

@@ -33,6 +33,11 @@ class Deferred:
     order: tuple[int, ...]
 
     @property
+    def nbytes(self) -> int:
+        """Of what candidates do not share."""
+        return self.rows.nbytes
+
+    @property
     def num_rows(self) -> int:
         """How many of the dimensions are row dimensions."""
         return self.rows.dim() - 3

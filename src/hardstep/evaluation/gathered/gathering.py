@@ -6,18 +6,19 @@ weights. Of a value of which the loss sees a few tokens, only these are computed
 """
 
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.gathered.deferred import Deferred
+from hardstep.evaluation.gathered.lifts import Lifts, Pairs, differing_examples
 from hardstep.evaluation.gathered.outer import Outer, pad
-from hardstep.evaluation.gathered.passes import Pass, Passes, build_pass, find_differing, run_pass
+from hardstep.evaluation.gathered.pass_runs import find_differing
+from hardstep.evaluation.gathered.passes import Passes
 from hardstep.evaluation.gathered.pieces import join, take_some
 from hardstep.evaluation.gathered.plan import Plan
-from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader, differing_examples
+from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.rows import (
     FEW,
     Region,
@@ -30,14 +31,15 @@ from hardstep.evaluation.gathered.rows import (
     put_back,
     take_rows,
 )
-from hardstep.evaluation.gathered.scene import Cut, Part, Sum
+from hardstep.evaluation.gathered.runner import Runner
+from hardstep.evaluation.gathered.scene import Cut, Sum
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole, start_changes
+from hardstep.evaluation.incremental.walk import Walk, start_changes
 from hardstep.evaluation.trace.record import Node
 
 PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
-PASS_BYTES = 8 << 20  # the same where passes take less time than what calls them
+PASS_BYTES = 16 << 20  # the same where passes take less time than what calls them
 LARGE = 8  # times smaller values than the largest are joined for many candidates
 DENSE = 0.75  # from this share of changed examples on, all of them are computed
 
@@ -50,8 +52,7 @@ class Gathering:
         self.passes = passes
         self.scene = plan.scene
         self.piece = self._find_piece(walk.largest)
-        self._behind = {index for node in plan.after for index in node.inputs}
-        self._behind.add(walk.record.result)
+        self._runner = Runner(walk, plan, lifts, passes)
 
     def _find_piece(self, largest: int) -> int:
         """How many candidates run together whose largest value has so many bytes."""
@@ -75,7 +76,7 @@ class Gathering:
         if float(reached.double().mean()) < DENSE:
             read = Reader(self.lifts, num, Pairs(*reached.nonzero(as_tuple=True)))
             read.env.update(env)
-            self._run(read, nodes, "pairs")
+            self._runner.run(read, nodes, "pairs")
         else:
             read = self._run_all(nodes, env, num)
         closed: dict[int, Change] = {
@@ -126,7 +127,7 @@ class Gathering:
         """A few candidates at a time, as far as values are large."""
         large = [n for n, node in enumerate(nodes) if self._is_large(node)]
         middle = large[-1] + 1 if large else 0
-        kept = {index for node in nodes[middle:] for index in node.inputs} | self._behind
+        kept = {index for node in nodes[middle:] for index in node.inputs} | self._runner.behind
         parts: list[Reader] = []
         entry = self._find_entry(nodes, env) if self.passes is None else None
         first = entry.end if entry is not None and entry.end < middle else 0
@@ -135,10 +136,10 @@ class Gathering:
             parts.append(self._begin(env, slice(start, min(start + size, num))))
             if entry is not None and first:
                 self._enter_rows(parts[-1], entry, nodes)
-            self._run(parts[-1], nodes[first:middle], "pieces", kept)
+            self._runner.run(parts[-1], nodes[first:middle], "pieces", kept)
             start, size = start + size, size if start else self._find_piece(parts[0].largest)
         read = join(parts, self._begin(env, slice(0, num)), kept - env.keys())
-        self._run(read, nodes[middle:], "joined")
+        self._runner.run(read, nodes[middle:], "joined")
         return read
 
     def _find_entry(self, nodes: list[Node], env: Mapping[int, Change]) -> Region | None:
@@ -166,7 +167,7 @@ class Gathering:
         dim = region.dims[start]
         rows.put(start, values.flatten(0, 1).unsqueeze(1 + dim).unsqueeze(0), Cut(dim, 0, 1))
         parts = plan_rows(self.scene, nodes, region)
-        self._run(rows, nodes[: region.end], "entry", region.leaving, parts)
+        self._runner.run(rows, nodes[: region.end], "entry", region.leaving, parts)
         read.env.clear()
         read.env.update(fill_in(rows, region, self.lifts))
 
@@ -203,7 +204,7 @@ class Gathering:
         found, chosen = [], defaultdict[int, list[Tensor]](list)
         for part in self._list_pieces(num):
             read = self._begin(env, part)
-            self._run(read, nodes, "choice", region.starts)
+            self._runner.run(read, nodes, "choice", region.starts)
             changed = [index for index in region.starts if read.is_changed(index)]
             differs = self._differ(region, changed, read)
             if part.start == 0 and float(differs.double().mean()) > FEW:
@@ -259,7 +260,7 @@ class Gathering:
         for start, own in values.items():
             rows.put(start, own.unsqueeze(0), Cut(region.dims[start], 0, 1))
         length = region.end - region.before
-        self._run(rows, nodes[:length], "rows", region.leaving, self.plan.row_parts)
+        self._runner.run(rows, nodes[:length], "rows", region.leaving, self.plan.row_parts)
         behind = nodes[length:]
         adds = self._find_sum(region, behind)
         if adds is not None:
@@ -270,7 +271,7 @@ class Gathering:
             pairs, whole = put_back(rows, region, self.lifts)
         read = Reader(self.lifts, num, pairs)
         read.env.update({i: value.unsqueeze(0) for i, value in whole.items()})
-        self._run(read, behind, "whole")
+        self._runner.run(read, behind, "whole")
         return read
 
     def _find_sum(self, region: Region, behind: list[Node]) -> Sum | None:
@@ -279,176 +280,6 @@ class Gathering:
         if call is None or call.adds is None or len(region.leaving) != 1:
             return None
         (leaving,) = region.leaving
-        others = {i for node in behind[1:] for i in node.inputs} | self._behind
+        others = {i for node in behind[1:] for i in node.inputs} | self._runner.behind
         same = call.adds.dim == region.dims[leaving] and behind[0].inputs == (leaving,)
         return call.adds if same and leaving not in others else None
-
-    # -- operations ----------------------------------------------------------------------------
-
-    def _run(
-        self,
-        read: Reader,
-        nodes: list[Node],
-        site: str,
-        kept: Container[int] = (),
-        parts: Mapping[int, Part] | None = None,
-    ) -> None:
-        """Operations one after the other, or several in one pass, on what changes.
-
-        Args:
-            read: Values of candidates.
-            nodes: The operations.
-            site: A word for where this is called, under which passes are kept.
-            kept: Results that are read behind them.
-            parts: What is needed of values; what the plan says, if left out.
-        """
-        last_use = {i: n for n, node in enumerate(nodes) for i in node.inputs}
-        parts = parts or self.plan.parts
-        number = 0
-        while number < len(nodes):
-            if not any(index in read.env for index in nodes[number].inputs):
-                number += 1
-                continue
-            carried = self._carry(read, nodes[number], parts) or self._defer(
-                read, nodes[number], parts
-            )
-            made = None if carried else self._find_pass(read, nodes[number:], site, parts, kept)
-            taken = nodes[number : number + (made.num if made else 1)]
-            if isinstance(carried, Outer) and carried.is_recorded and not carried.terms:
-                pass  # the base's: units of queries leave keys as they are
-            elif carried is not None:
-                read.put(taken[0].outputs[0], carried, read.out)
-                read.pass_on(taken[0].outputs[0], taken[0].inputs)
-            elif made is not None:
-                ended = {
-                    i for node in taken for i in node.inputs if last_use[i] < number + made.num
-                }
-                spent = {i for i in ended if i not in kept and i not in self._behind}
-                self._run_pass(read, made, taken, parts, spent)
-            else:
-                self._run_one(read, taken[0], parts)
-            number += len(taken)
-            for index in {i for node in taken for i in node.inputs}:
-                if last_use[index] < number and index not in kept and index not in self._behind:
-                    read.forget(index)
-        if site != "choice":
-            read.build_all()
-
-    def _carry(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Outer | None:
-        """The result of a node that leaves an outer product one."""
-        call = self.plan.call(node)
-        if self.passes is None or call is None or call.carry is None:
-            return None
-        if not any(isinstance(read.env.get(i), Outer | Column) for i in node.inputs):
-            return None
-        read.asked, read.out = parts[node.outputs[0]]
-        read.spread = self.plan.spread
-        read.find = lambda index: self._find_alone(read, node, parts, index)
-        return call.carry(read)
-
-    def _defer(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> Deferred | None:
-        """A product that is left undone, or what a node makes of one."""
-        call, out = self.plan.call(node), node.outputs[0]
-        if call is None or call.defer is None or isinstance(read, RowReader):
-            return None
-        starts = out in self.plan.deferred and any(i in read.env for i in node.inputs)
-        if not starts and not any(isinstance(read.env.get(i), Deferred) for i in node.inputs):
-            return None
-        if not starts and call.inner:
-            return None
-        read.asked, read.out = parts[out]
-        return call.defer(read)
-
-    def _find_alone(
-        self, read: Reader, node: Node, parts: Mapping[int, Part], index: int
-    ) -> Tensor | None:
-        """One of the results of a node, by a pass of its own."""
-        made = self._find_pass(read, [node], "alone", parts, {index})
-        if made is None:
-            return None
-        self._run_pass(read, made, [node], parts, ())
-        found = read.read_whole(index)
-        read.forget(index)
-        return found
-
-    def _find_pass(
-        self,
-        read: Reader,
-        nodes: list[Node],
-        site: str,
-        parts: Mapping[int, Part],
-        kept: Container[int],
-    ) -> Pass | None:
-        """The pass that begins with the first of some nodes, if there is one."""
-        if self.passes is None or self.plan.operators[nodes[0].name].rows is None:
-            return None
-        forms = tuple((i, _describe(value)) for i, value in sorted(read.env.items(), key=_first))
-        key = (site, nodes[0].outputs[0], len(nodes), forms)
-        known = self.passes.known
-        if key not in known:
-            needed = _Either(kept, self._behind)
-            known[key] = build_pass(read, nodes, self.plan.operators, parts, needed)
-        return known[key]
-
-    def _run_pass(
-        self,
-        read: Reader,
-        made: Pass,
-        nodes: list[Node],
-        parts: Mapping[int, Part],
-        spent: Container[int],
-    ) -> None:
-        assert self.passes is not None
-        moved = run_pass(read, made, nodes, parts, spent)
-        self.passes.count(made, read.lead[0] * read.lead[1], moved)
-
-    def _run_one(self, read: Reader, node: Node, parts: Mapping[int, Part]) -> None:
-        call = self.plan.call(node)
-        if call is None:
-            known, env = self.walk.operators[node.name], read.env
-            changes = {i: c for i in node.inputs if isinstance(c := env.get(i), Column | Stacked)}
-            given = (node, known, changes, self.walk.base, None, read.num)
-            env.update(zip(node.outputs, attempt(node, carry_whole, *given), strict=True))
-            return
-        read.asked, read.out = parts[node.outputs[0]]
-        read.adds_later = self.passes is not None and read.pairs is None and self.plan.is_soft
-        for index, value in zip(node.outputs, call.run(read), strict=True):
-            if value is None or (call.asks and self._is_base(read, index, value)):
-                continue
-            if call.closes:
-                read.env[index] = Stacked(value)
-            else:
-                read.put(index, value, read.out)
-                if self.plan.is_product(node) and not _is_recorded(value):
-                    read.fresh.add(index)
-
-    def _is_base(self, read: Reader, index: int, value: Tensor | Outer) -> bool:
-        """Whether a part that was taken is the base's: units of queries leave keys as they are."""
-        if read.pairs is not None or read.out is not None or isinstance(value, Outer):
-            return False
-        base = self.lifts.of(index)
-        few = bool((value[:1, :1] == base[:1]).all())  # mostly says no already
-        return few and bool((value == base).all())
-
-
-def _is_recorded(value: Tensor | Outer) -> bool:
-    return isinstance(value, Outer) and value.is_recorded
-
-
-class _Either:
-    """What is in one of two."""
-
-    def __init__(self, *some: Container[int]) -> None:
-        self._some = some
-
-    def __contains__(self, index: object) -> bool:
-        return any(index in one for one in self._some)
-
-
-def _describe(value: Tensor | Change | Outer | Deferred) -> object:
-    """What the code of a pass depends on."""
-    return value.form if isinstance(value, Outer) else type(value)
-
-
-def _first(pair: tuple[int, object]) -> int:
-    return pair[0]

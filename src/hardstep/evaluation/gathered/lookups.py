@@ -120,7 +120,7 @@ def call_gather(node: Node, scene: Scene) -> Call:
 
     def run(read: Reader) -> tuple[Tensor]:
         places = read.read(at)
-        if own != 0 or depth != 2 or not same or source in read.asked:
+        if own != depth - 2 or not same or source in read.asked:
             value, places = map(read.widen, (read.read(source), places))
             return (value.gather(own + 2, places),)
         if read.is_changed(source):
@@ -141,12 +141,17 @@ def call_gather(node: Node, scene: Scene) -> Call:
 
 
 def _pick(table: Tensor, example: Tensor, places: Tensor) -> Tensor:
-    """Of (examples, n, units), what examples (lead) have at places (lead, m, units).
+    """Of (examples, …, n, units), what examples (lead) have at places (lead, …, m, units).
 
     An index that is the same for all units takes whole rows, which are copied at once.
     """
-    num, units = table.shape[1:]
-    flat, start = table.reshape(-1, units), example.reshape(*example.shape, 1) * num
+    num, units = table.shape[-2:]
+    heads = torch.arange(table.shape[1:-2].numel(), device=table.device)
+    apart = example.unsqueeze(-1) * len(heads) + heads
+    flat, start = (
+        table.reshape(-1, units),
+        apart.reshape(*example.shape, *table.shape[1:-2], 1) * num,
+    )
     if places.stride(-1) == 0:
         at = start + places[..., 0]
         return flat.index_select(0, at.reshape(-1)).reshape(*at.shape, units)

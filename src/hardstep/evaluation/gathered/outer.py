@@ -57,6 +57,11 @@ class Outer:
         return found
 
     @property
+    def nbytes(self) -> int:
+        """Of what candidates do not share."""
+        return sum(part.nbytes for name, part in self.parts.items() if name != "base")
+
+    @property
     def is_recorded(self) -> bool:
         """Whether it is a recorded value, to which terms are added."""
         return self.scale is None and self.key == ()

@@ -68,3 +68,21 @@ def follow_view(old: Sequence[int], new: Sequence[int], place: Place, num: int) 
     if not found:
         raise Mixed("a view cuts examples apart")
     return min(found, key=lambda one: one.size)  # a single example could stand anywhere
+
+
+def strip_examples(value: Tensor, ndim: int, place: Place, num: int) -> Tensor:
+    """A value that all examples share, without the axis along which they would stand."""
+    axis = place.axis - (ndim - value.dim())
+    if axis < 0:
+        return value
+    if value.shape[axis] == 1:
+        return value.squeeze(axis) if place.size == 1 else value
+    shape = value.shape
+    if shape[axis] != place.size * num:
+        raise Mixed("a value is as long as the batch in part")
+    parts = [*shape[:axis], place.outer, num, place.inner, *shape[axis + 1 :]]
+    apart = value.reshape(parts)
+    first = apart.narrow(axis + 1, 0, 1)
+    if value.stride(axis) != 0 and not bool((apart == first).all()):
+        raise Mixed("a value that is no input has a number for every example")
+    return first.reshape(Place(axis, place.outer, place.inner).own_shape(shape))

@@ -5,49 +5,19 @@ examples), and what no candidate changes is (1, examples). Where few examples ch
 (1, pairs) of a candidate and an example.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.gathered.deferred import Deferred
+from hardstep.evaluation.gathered.lifts import Lifts, Pairs
 from hardstep.evaluation.gathered.outer import Outer
-from hardstep.evaluation.gathered.places import Mixed, Place
-from hardstep.evaluation.gathered.scene import Cut, Scene
+from hardstep.evaluation.gathered.places import Mixed, Place, strip_examples
+from hardstep.evaluation.gathered.scene import Cut
 from hardstep.evaluation.incremental.changes import Change, stack
 from hardstep.evaluation.incremental.columns import Column, slices_of
-
-
-class Lifts:
-    """Base values as (examples, *own shape), each made once a step."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self._kept: dict[int, Tensor] = {}
-        self._derived: dict[Hashable, Tensor] = {}
-
-    def derive(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-        """Something else that is the same for all candidates of a step."""
-        if key not in self._derived:
-            self._derived[key] = compute()
-        return self._derived[key]
-
-    def of(self, index: int) -> Tensor:
-        """One of them."""
-        if index not in self._kept:
-            place = self.scene.places[index]
-            assert place is not None
-            self._kept[index] = place.lift(self.scene.base(index), self.scene.num)
-        return self._kept[index]
-
-
-class Pairs(NamedTuple):
-    """Which examples of which candidates differ from the base."""
-
-    candidate: Tensor
-    example: Tensor
 
 
 class Reader:
@@ -137,7 +107,7 @@ class Reader:
     def put(self, index: int, value: Tensor | Outer | Deferred, cut: Cut | None) -> None:
         """Keep a result, or the part of it that was computed."""
         self.env[index] = value
-        self.largest = max(self.largest, count_bytes(value) // self.lead[0])
+        self.largest = max(self.largest, value.nbytes // self.lead[0])
         self.cuts.pop(index, None)
         if cut is not None:
             self.cuts[index] = cut
@@ -249,30 +219,15 @@ class Reader:
         if not self.is_changed(index):
             if value.dim() == 0:
                 return value
-            return self._cut(self.strip(value, ndim, place), index, None, 0)
+            return self._cut(strip_examples(value, ndim, place, self.scene.num), index, None, 0)
         stacked = self._stack(index)
         if place.axis >= ndim - value.dim():
-            stacked = self.strip(stacked, ndim + 1, replace(place, axis=place.axis + 1))
+            stacked = strip_examples(
+                stacked, ndim + 1, replace(place, axis=place.axis + 1), self.scene.num
+            )
         value = self._cut(self.by_candidate(stacked), index, None, 2)
         lacking = len(place.own_shape([2] * ndim)) + 2 - value.dim()
         return value.reshape(*value.shape[:2], *[1] * lacking, *value.shape[2:])
-
-    def strip(self, value: Tensor, ndim: int, place: Place) -> Tensor:
-        """A value that all examples share, without the axis along which they would stand."""
-        axis = place.axis - (ndim - value.dim())
-        if axis < 0:
-            return value
-        if value.shape[axis] == 1:
-            return value.squeeze(axis) if place.size == 1 else value
-        shape = value.shape
-        if shape[axis] != place.size * self.scene.num:
-            raise Mixed("a value is as long as the batch in part")
-        parts = [*shape[:axis], place.outer, self.scene.num, place.inner, *shape[axis + 1 :]]
-        apart = value.reshape(parts)
-        first = apart.narrow(axis + 1, 0, 1)
-        if value.stride(axis) != 0 and not bool((apart == first).all()):
-            raise Mixed("a value that is no input has a number for every example")
-        return first.reshape(Place(axis, place.outer, place.inner).own_shape(shape))
 
     def total(self, each: Tensor) -> Tensor:
         """Numbers (lead) of examples, added up for each candidate."""
@@ -381,23 +336,3 @@ class Reader:
         at = torch.arange(len(unit), device=unit.device)
         values.movedim(1 + dim, 1)[at, unit] = new[0]
         return values.unsqueeze(0)
-
-
-def differing_examples(scene: Scene, index: int, column: Column) -> Tensor:
-    """(n, examples): where a column of a value of examples is not the base's."""
-    base = slices_of(scene.base(index), column.axis, column.unit)
-    place = scene.places[index]
-    assert place is not None
-    place.check_dim(column.axis, "a changed parameter")
-    at = 1 + place.axis - (column.axis < place.axis)
-    differs = column.slices != base
-    shape = differs.shape
-    parts = [*shape[:at], place.outer, scene.num, place.inner, *shape[at + 1 :]]
-    return differs.reshape(parts).movedim(at + 1, 1).flatten(2).any(dim=2)
-
-
-def count_bytes(value: Tensor | Outer | Deferred) -> int:
-    """Of what candidates do not share."""
-    if isinstance(value, Outer):
-        return sum(part.nbytes for name, part in value.parts.items() if name != "base")
-    return value.rows.nbytes if isinstance(value, Deferred) else value.nbytes

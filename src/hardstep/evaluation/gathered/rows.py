@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.gathered.lifts import Lifts, Pairs
 from hardstep.evaluation.gathered.places import Mixed
-from hardstep.evaluation.gathered.reader import Lifts, Pairs, Reader
+from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene, Sum
 from hardstep.evaluation.trace.record import Node
 

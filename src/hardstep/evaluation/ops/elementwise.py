@@ -67,6 +67,7 @@ def elementwise(
         rows=partial(_build_rows, make=make),
         lanes=partial(_lower, make=make),
         stack=partial(lower_alike, make=make),
+        spread_row=make,
         events=partial(follow_elementwise, make=make),
     )
 

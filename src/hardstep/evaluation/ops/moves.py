@@ -8,6 +8,7 @@ from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.events.planner import Planner
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.fused.stacks import check_part, keep_stack
+from hardstep.evaluation.fused.states import keep_row
 from hardstep.evaluation.fused.translate import Changed, Stack, Translator, find_argument
 from hardstep.evaluation.gathered.along import call_along, call_padding, join_values
 from hardstep.evaluation.incremental.along import carry_beside
@@ -111,5 +112,5 @@ OPERATORS = (
     ),
     _shuffled("flip"),
     _shuffled("roll"),
-    Operator("repeat", repeats=True, events=follow_move),
+    Operator("repeat", spread_row=keep_row, events=follow_move),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from hardstep.evaluation.events.planner import Follow, Sides
 from hardstep.evaluation.fused.plan import Factors
-from hardstep.evaluation.fused.translate import Lowering
+from hardstep.evaluation.fused.translate import Lowering, Make
 from hardstep.evaluation.gathered import ApartRule, RowRule
 from hardstep.evaluation.incremental.columns import ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import ExamplesRule
@@ -36,6 +36,7 @@ class Operator:
     lanes: Lowering | None = None  # expressions of which an operand changes
     stack: Lowering | None = None  # the same where an operand is a stack
     enters_lanes: bool = False  # `lanes` reads changed parameters
+    spread_row: Make | None = None  # what becomes of a row that is broadcast to all examples
 
     # Changes as events.
     events: Follow | None = None  # stages that follow changed numbers
@@ -48,7 +49,6 @@ class Operator:
     order: Callable[[Node, int], list[int]] | None = None  # the old dimensions of each new one
     factors: Callable[[Node], Factors] | None = None  # of a product
     is_elementwise: bool = False
-    repeats: bool = False  # results are the argument again and again, along axes of size 1
     is_hard: bool = False  # results are often the base's where arguments are not
     takes_units: bool = False  # a changed unit (axis 1) costs what it alone adds to the result
     shape_only: bool = False  # the values of its arguments do not matter

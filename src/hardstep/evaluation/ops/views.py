@@ -10,6 +10,7 @@ from hardstep.evaluation.events.elementwise import follow_view_of
 from hardstep.evaluation.events.moves import follow_move
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
 from hardstep.evaluation.fused.stacks import check_part, find_stack, keep_stack
+from hardstep.evaluation.fused.states import keep_row
 from hardstep.evaluation.fused.translate import Changed, Lowering, Merged, Stack, Translator
 from hardstep.evaluation.gathered import Builder
 from hardstep.evaluation.gathered.shapes import call_expansion, call_view, reorder
@@ -257,7 +258,7 @@ OPERATORS = (
         apart=call_expansion,
         lanes=_lower_expansion,
         stack=_keep_stack,
-        repeats=True,
+        spread_row=keep_row,
         events=follow_move,
     ),
     Operator(
