@@ -98,7 +98,7 @@ class StepWriter:
                     self._table.keep(before.tensors)
                     parts.append(before)
                     continue
-            blob, reached = pack(f"the {type(thing).__name__.lower()}", thing, self._table)
+            blob, reached = pack(thing.title, thing, self._table)
             parts.append(Part(thing, blob, hashlib.blake2b(blob).digest(), reached))
         return tuple(parts), state
 
