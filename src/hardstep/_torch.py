@@ -10,7 +10,7 @@ it and begin here. If a name is gone, this is what stops working:
     FUSED_ENCODER_LAYER, FUSED_ATTENTION          operations of a forward pass, counted by `explain`
     Outside                                       changes that follow a forward pass as it runs
     warn_of_missing_rules                         torch's remarks on batching rules are seen again
-    batch_level … add_batch_axis, is_watched      LIF in one pass over memory; plain torch instead
+    batch_level … list_watchers                   LIF in one pass over memory; plain torch instead
 
 Modules' `_parameters` and `_buffers` are used in `evaluation/sandbox.py`; torch's own
 `functional_call` relies on them, too.
@@ -76,3 +76,18 @@ def is_watched() -> bool:
         or torch.compiler.is_compiling()
         or forward_ad._current_level >= 0
     )
+
+
+def list_watchers() -> list[object]:
+    """What sees operations here, the last to be told first; nothing if they are traced, too."""
+    if torch._C._get_tracing_state() or torch.compiler.is_compiling():
+        return []
+    if forward_ad._current_level >= 0:
+        return []
+    below = [
+        torch._C._get_dispatch_stack_at(n) for n in range(torch._C._len_torch_dispatch_stack())
+    ]
+    above = [
+        torch._C._get_function_stack_at(n) for n in range(torch._C._len_torch_function_stack())
+    ]
+    return [*below, *above]

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import warnings
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,32 @@ def test_a_run_that_was_shared_says_by_whom_and_what_was_lost():
     assert said.startswith("2, waiting for 25% of their time; tiles handed out again: 3; ")
     assert said.endswith("workers lost: 1; tiles left out: 2")
     assert describe_sharing({}) == {}
+
+
+LOCKED = """
+import threading
+import torch
+from torch import nn
+from hardstep.data import from_tensors
+from hardstep.tasks import Task
+
+class Locked(nn.Linear):
+    def __init__(self):
+        super().__init__(1, 4)
+        self.lock = threading.Lock()
+
+def waves(seed):
+    x = torch.linspace(-2, 2, 40)[:, None]
+    return from_tensors(x, (x[:, 0] > 0).long(), seed)
+
+own = Task("own", "a model with a lock", data=waves, model=Locked, steps=3, batch_size=8)
+"""
+
+
+def test_a_model_that_cannot_be_sent_to_workers_is_one_sentence(tmp_path):
+    (tmp_path / "t.py").write_text(LOCKED)
+    done = hardstep("train", "t.py:own", "--workers", 2, "--out", "runs", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    *_, told = done.stderr.splitlines()
+    assert told.startswith("hardstep: the model cannot be sent to workers (TypeError: ")
+    assert not active_children()

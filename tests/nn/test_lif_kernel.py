@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -11,7 +12,9 @@ from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from hardstep.nn import LIF, SpikingMLP, lif_kernel
+from hardstep.evaluation import Problem
+from hardstep.evaluation.trace.record import Later, record
+from hardstep.nn import LIF, SpikingMLP, build, lif_kernel
 from hardstep.nn.spiking import Neuron
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 2.0, math.inf, -math.inf, math.nan, 1e-42])
@@ -150,6 +153,48 @@ class Eager(LIF):
 def test_a_subclass_fires_as_it_says():
     current = torch.tensor([0.4, 0.6, 1.2])
     assert Eager()(current)[0].tolist() == [0.0, 1.0, 1.0]
+
+
+class Overwriting(nn.Module):
+    """Writes to what the neuron gave it, and uses it again."""
+
+    def __init__(self, lif):
+        super().__init__()
+        self.layer, self.lif = nn.Linear(5, 4), lif
+
+    def forward(self, x):
+        spikes, membrane = self.lif(self.layer(x))
+        again, after = self.lif(spikes, membrane)
+        membrane.mul_(0.5)
+        return spikes + again.add_(1.0) + self.lif(after, membrane)[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make", [lambda: SpikingMLP((5, 6, 4), 3, LIF(0.9, 0.2)), lambda: Overwriting(LIF(1, 0))]
+)
+def test_a_record_is_that_of_torch(make, dtype, monkeypatch):
+    problem = Problem(
+        build(make, 0).to(dtype), numbers(15, dtype, 0).reshape(3, 5), torch.arange(3),
+        F.cross_entropy,
+    )  # fmt: skip
+    base = {name: value.detach() for name, value in problem.model.named_parameters()}
+    with torch.no_grad():
+        ours = record(problem, base, 0)
+        missing = sum(isinstance(value, Later) for value in ours.values._kept)
+        monkeypatch.setattr(lif_kernel, "find_recorder", lambda: None)
+        theirs = record(problem, base, 0)
+    assert missing > 0
+    assert ours.signature == theirs.signature
+    assert (ours.nbytes, ours.result, ours.sources) == (
+        theirs.nbytes,
+        theirs.result,
+        theirs.sources,
+    )
+    assert ours.nodes == theirs.nodes
+    for one, other in zip(ours.values, theirs.values, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
 
 
 def unusual():

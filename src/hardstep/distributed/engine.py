@@ -4,7 +4,6 @@ An engine stands where an evaluator does: `PolyStep(model, evaluator=Futures(exe
 functions and other objectives of `step` go the same way, and so do points of `minimize`.
 """
 
-import hashlib
 import pickle
 import uuid
 from abc import ABC, abstractmethod
@@ -22,24 +21,16 @@ from torch import Tensor
 
 from hardstep._checks import check_count
 from hardstep.distributed.counts import Counts
+from hardstep.distributed.cuts import Cuts
 from hardstep.distributed.handout import Handout
-from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure, make_job
-from hardstep.distributed.messages import (
-    VERSION,
-    Digests,
-    Key,
-    Need,
-    Question,
-    Step,
-    StepMessage,
-    Task,
-)
+from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, make_job
+from hardstep.distributed.messages import VERSION, Ahead, Key, Question, Step, Task
 from hardstep.distributed.patience import Patience
-from hardstep.distributed.tensors import Known, TensorTable, freeze, pack, pack_values
+from hardstep.distributed.steps import StepWriter, Written
+from hardstep.distributed.tensors import TensorTable, freeze, pack
 from hardstep.errors import ConfigError
 from hardstep.evaluation import (
     Candidates,
-    ClosureObjective,
     Evaluator,
     Explanation,
     Incremental,
@@ -48,10 +39,9 @@ from hardstep.evaluation import (
     Problem,
     own_evaluator,
 )
-from hardstep.evaluation.sharing import ask_for_rows, cut_evenly, follow, share
+from hardstep.evaluation.sharing import ask_for_rows, follow, share
 
 TILES = 8  # per worker and step: few enough to cost little, enough to even out
-SENT_ALONG = 256 << 10  # bytes of changed tensors that travel with every tile; more is asked for
 
 
 class Engine(ABC):
@@ -75,15 +65,12 @@ class Engine(ABC):
         self.counts = Counts(quorum=self._patience.quorum)
         self._evaluator = evaluator
         self._usual: Evaluator = Incremental()
-        self._tiles = tiles
         self._run = uuid.uuid4().hex
         self._step = 0
         self._flying = 0
-        self._table = TensorTable()
-        self._parts: tuple[_Part, ...] = ()
-        self._sent: dict[int, bytes] = {}  # digests of tensors in the last question
+        self._writer, self._cuts = StepWriter(), Cuts(tiles)
         self._announced: _Announced | None = None
-        self._cuts: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of the last question
+        self._answered = 0  # the last step, if it was announced and all of it was answered
 
     # -- what an engine adds --------------------------------------------------------------------
 
@@ -138,11 +125,28 @@ class Engine(ABC):
             return
         self.prepare()
         job, asked = make_job(ModelObjective(problem, inner), candidates)
-        step, known = self._begin(job, asked, candidates.move)
-        self._announced = _Announced(problem, candidates.seed, candidates.move, step, known)
-        tiles = max(map(len, self._cuts.values()), default=0) or self.workers
-        for _ in range(min(self.workers, tiles)):  # more would have nothing to do
-            task = Task(Key(self._run, self._step, 0, 0), step)
+        move, blob = candidates.move, self._writer.begin(asked)
+        follows = move is not None and self._answered == self._step
+        self._step += 1
+        if follows:  # and what else is in the step is looked at while workers prepare for it
+            self._tell(Step(VERSION), move, blob)
+        written = self._writer.finish(self._step, job, blob, move)
+        self._announced = _Announced(problem, candidates.seed, move, written)
+        if not follows:
+            self._tell(written.step)
+
+    def tell_move(self, move: Tensor) -> None:
+        """Let workers make a move, in coordinates, while it is made here."""
+        if self._answered == self._step:
+            self._tell(Step(VERSION), move)
+
+    def _tell(self, step: Step, move: Tensor | None = None, asked: bytes = b"") -> None:
+        """Send something to every worker that will have a tile; none need hear of it."""
+        ahead = None
+        if move is not None:
+            ahead = Ahead(self._answered, freeze(move), asked, torch.get_num_threads())
+        for _ in range(min(self.workers, self._cuts.most or self.workers)):
+            task = Task(Key(self._run, self._step, 0, 0), step, ahead=ahead)
             with suppress(BrokenExecutor):  # which whoever asks next will meet, too
                 self.submit(task)
                 self.counts.bytes_sent += task.nbytes
@@ -216,31 +220,30 @@ class Engine(ABC):
     ) -> Tensor:
         """Rows of all candidates, from workers; those that a quorum does without are `missing`."""
         self.prepare()
-        step, known = self._take_announced(job, asked, move) or self._begin(job, asked, move)
+        announced = self._take_announced(job, asked, move)
+        written = announced or self._begin(job, asked, move)
         sent = [None if one is None else freeze(one) for one in (asked.asked, asked.offsets)]
-        step = step._replace(question=pickle.dumps(Question(sent[0], sent[1], question)))
-        tasks = self._cut(len(missing), step)
-        supply = partial(self._supply, known, step)
+        asking = pickle.dumps(Question(sent[0], sent[1], question))
+        step, num, workers = written.step._replace(question=asking), len(missing), self.workers
+        tasks, supply = self._list_tasks(num, step), partial(written.supply, step)
         handout = Handout(self, tasks, supply, patience, self.counts)
         try:
             rows = handout.collect()
         finally:
             missing |= handout.missing
             self._flying = len(handout.flying)
-        self._cuts = {self._shape(len(missing)): handout.list_ranges()}
+        self._cuts.note(num, workers, handout.list_ranges())
+        self._answered = self._step if announced else 0
         return rows
 
-    def _begin(
-        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
-    ) -> tuple[Step, dict[int, Known]]:
-        """The next step, and the tensors that it refers to."""
+    def _begin(self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None) -> Written:
+        """The next step."""
         self._step += 1
-        message, known = self._write(job, asked._replace(asked=None, offsets=None), move)
-        return Step(VERSION, pickle.dumps(message)), known
+        return self._writer.finish(self._step, job, self._writer.begin(asked), move)
 
     def _take_announced(
         self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
-    ) -> tuple[Step, dict[int, Known]] | None:
+    ) -> Written | None:
         """The step that workers have been told of, if it is this one."""
         told, self._announced = self._announced, None
         if told is None or isinstance(job, PointsJob) or asked.batch is None:
@@ -248,89 +251,15 @@ class Engine(ABC):
         fits = told.seed == asked.seed and told.move is move
         batch = told.problem.inputs, told.problem.target
         same = all(one is other for one, other in zip(asked.batch, batch, strict=True))
-        return (told.step, told.known) if fits and same else None
+        return told.written if fits and same else None
 
-    def _shape(self, num: int) -> tuple[int, int]:
-        """Candidates, and ranges of them that are wanted; a single worker has none to wait for."""
-        return num, self._tiles * self.workers if self.workers > 1 else max(1, self._tiles // 2)
-
-    def _cut(self, num: int, step: Step) -> list[Task]:
-        """The tiles of a question, in the order in which they are handed out.
-
-        The first, one for each worker, bring the step along.
-        """
-        shape = self._shape(num)
-        ranges = self._cuts.get(shape) or cut_evenly(*shape)
+    def _list_tasks(self, num: int, step: Step) -> list[Task]:
+        """The ranges of a question as tasks; the first, one for each worker, bring the step."""
         named = Step(step.version)
         return [
             Task(Key(self._run, self._step, *one), step if place < self.workers else named)
-            for place, one in enumerate(ranges)
+            for place, one in enumerate(self._cuts.plan(num, self.workers))
         ]
-
-    def _write(
-        self, job: SearchJob | PointsJob, asked: Asked, move: Tensor | None
-    ) -> tuple[StepMessage, dict[int, Known]]:
-        """The step as a message, and the tensors that it refers to."""
-        table = self._table
-        table.begin()
-        searched = self._number_tensors(job)
-        self._parts, state = self._pack_parts(job)
-        if isinstance(job, SearchJob) and isinstance(job.target.objective, ClosureObjective):
-            _, reached = pack("the closure", job.target.objective.closure, table)
-            check_closure(job.target.objective, reached, searched)
-        blob, _ = pack("the step", asked, table)
-        known = table.end()
-        digests = {number: one.digest for number, one in known.items()}
-        before = {n: self._sent[n] for n in searched.values() if n in self._sent}
-        changed = {n for n, value in digests.items() if self._sent.get(n) != value}
-        follows = move is not None and len(before) == len(searched)
-        fresh = [known[n] for n in changed - (set(searched.values()) if follows else set())]
-        size = sum(one.tensor.numel() * one.tensor.element_size() for one in fresh)
-        self._sent = digests
-        return StepMessage(
-            step=self._step,
-            threads=torch.get_num_threads(),
-            parts=tuple(part.digest for part in self._parts),
-            digests=Digests(digests, tuple(searched.items()), before if follows else {}),
-            asked=blob,
-            state={name: freeze(value) for name, value in state.items()},
-            move=freeze(move) if follows and move is not None else None,
-            values=pack_values(fresh) if fresh and size <= SENT_ALONG else b"",
-        ), known
-
-    def _pack_parts(
-        self, job: SearchJob | PointsJob
-    ) -> tuple[tuple["_Part", ...], dict[str, Tensor]]:
-        """The parts of a job, and the state of its subspace, which is all that changes of one."""
-        state = job.space.subspace.state_dict() if isinstance(job, SearchJob) else {}
-        parts = []
-        for number, thing in enumerate(job.parts):
-            if isinstance(thing, Space) and state and len(self._parts) > number:
-                before = self._parts[number]
-                if isinstance(before.thing, Space) and before.thing.subspace is thing.subspace:
-                    self._table.keep(before.tensors)
-                    parts.append(before)
-                    continue
-            blob, reached = pack(f"the {type(thing).__name__.lower()}", thing, self._table)
-            parts.append(_Part(thing, blob, hashlib.blake2b(blob).digest(), reached))
-        return tuple(parts), state
-
-    def _number_tensors(self, job: SearchJob | PointsJob) -> dict[str, int]:
-        """The searched tensors by number; others of a model are looked at, too."""
-        if isinstance(job, PointsJob):
-            return {}
-        objective = job.target.objective
-        if isinstance(objective, ModelObjective):
-            model = objective.problem.model
-            for tensor in (*model.parameters(), *model.buffers()):
-                self._table.number(tensor, changing=True)
-        return {name: self._table.number(t, changing=True) for name, t in job.base.items()}
-
-    def _supply(self, known: dict[int, Known], step: Step, task: Task, need: Need) -> Task:
-        """The task with what a worker lacks."""
-        values = pack_values(known[number] for number in need.tensors) if need.tensors else b""
-        parts = tuple(part.blob for part in self._parts) if need.parts else ()
-        return Task(task.key, step, parts, values)
 
 
 def _flatten(losses: Tensor, missing: NDArray[np.bool_], candidates: Candidates) -> Tensor:
@@ -346,23 +275,13 @@ def _flatten(losses: Tensor, missing: NDArray[np.bool_], candidates: Candidates)
     return table.reshape(losses.shape)
 
 
-class _Part(NamedTuple):
-    """A part of a job, packed."""
-
-    thing: Any
-    blob: bytes
-    digest: bytes
-    tensors: set[int]
-
-
 class _Announced(NamedTuple):
     """A step that workers prepare for."""
 
     problem: Problem
     seed: int
     move: Tensor | None
-    step: Step
-    known: dict[int, Known]
+    written: Written
 
 
 class Spread:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hardstep._text import to_sentence
 from hardstep.distributed.counts import Counts
+from hardstep.distributed.cuts import Range
 from hardstep.distributed.messages import Answer, Key, Misfit, Need, Task
 from hardstep.distributed.patience import Patience
 from hardstep.errors import HardstepError, WorkerError
@@ -268,19 +269,19 @@ class Handout:
         tile.start, tile.rows, tile.seconds = answer.start, rows, answer.seconds - answer.opening
         self.counts.tiles += 1
 
-    def list_ranges(self) -> list[tuple[int, int]]:
-        """Where to cut the next step of as many candidates, what took longest first.
+    def list_ranges(self) -> list[Range]:
+        """What was answered, beginning where tiles of an evaluator do, and how long it took.
 
-        Tiles of an evaluator begin where answers did, and workers end at about the same time if
-        short ones come last. Nothing, if some have not answered.
+        Nothing, if some have not answered.
         """
         if self.given_up:
             return []
-        found = sorted(self.tiles.values(), key=lambda tile: -tile.seconds)
-        ranges = [
-            (tile.start, tile.start + len(tile.rows)) for tile in found if tile.rows is not None
+        found = [(tile.start, tile.rows, tile.seconds) for tile in self.tiles.values()]
+        return [
+            Range(start, start + len(rows), seconds)
+            for start, rows, seconds in found
+            if rows is not None and len(rows)
         ]
-        return [(start, stop) for start, stop in ranges if start < stop]
 
     def _hand_out_stragglers(self) -> None:
         if not self.seconds:

@@ -36,12 +36,22 @@ class Space(NamedTuple):
     particles: ParticleMap
     kind: type[Candidates]
 
+    @property
+    def title(self) -> str:
+        """In messages."""
+        return "the subspace"
+
 
 class Target(NamedTuple):
     """What they are candidates of."""
 
     objective: Any  # without a batch
     base: dict[str, Tensor]
+
+    @property
+    def title(self) -> str:
+        """In messages."""
+        return "the model" if isinstance(self.objective, ModelObjective) else "the objective"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +143,7 @@ class PointsJob:
     function: Callable[[NDArray[np.float64]], Any]
     name: str
     forgiving: bool
+    title = "the function"  # in messages
 
     @property
     def parts(self) -> tuple["PointsJob"]:

@@ -59,6 +59,18 @@ class Step(NamedTuple):
     question: bytes = b""
 
 
+class Ahead(NamedTuple):
+    """What a worker can do before it is sent a step: move, and run the base forward pass.
+
+    Nothing relies on it. The step says what the tensors have to be, as if this had not been sent.
+    """
+
+    after: int  # the step that was before, whose weights are moved
+    move: Frozen
+    asked: bytes  # as in the step; nothing, if only the move is known
+    threads: int
+
+
 @dataclass(frozen=True)
 class Task:
     """A tile to evaluate, with what the worker is known to lack.
@@ -71,12 +83,14 @@ class Task:
     step: Step
     parts: tuple[bytes, ...] = ()  # of the job, packed
     values: bytes = b""  # tensors, packed
+    ahead: Ahead | None = None
 
     @property
     def nbytes(self) -> int:
         """What it weighs on its way."""
         step = len(self.step.message) + len(self.step.question)
-        return step + sum(map(len, self.parts)) + len(self.values)
+        ahead = len(self.ahead.asked) + len(self.ahead.move.contents) if self.ahead else 0
+        return step + ahead + sum(map(len, self.parts)) + len(self.values)
 
 
 class Answer(NamedTuple):

@@ -22,6 +22,7 @@ from torch import Tensor
 from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, join_parts
 from hardstep.distributed.messages import (
     VERSION,
+    Ahead,
     Answer,
     Misfit,
     Need,
@@ -35,6 +36,7 @@ from hardstep.evaluation.sharing import Opened, Unfit
 
 RUNS = 2  # that a process keeps
 Reply = Answer | Need | Misfit
+Searched = tuple[tuple[str, int], ...]  # tensors by name and number
 
 
 class _Run:
@@ -47,17 +49,20 @@ class _Run:
         self.parts: dict[bytes, Any] = {}
         self.job: SearchJob | PointsJob | None = None
         self.message: StepMessage | None = None
+        self.searched: Searched = ()
         self.asked = Asked(None)  # without candidates
         self.objective: Any = None
         self.opened: Opened | None = None
         self.question: Any = None
         self.prepared = 0.0  # seconds that an announced step has taken
+        self.moved_after = 0  # the step whose weights were moved before the next one was known
+        self.prepared_for: tuple[bytes, tuple[bytes, ...], dict[int, bytes]] | None = None
         self.drifted = False  # a move did not lead to the driver's weights, which are on their way
 
     def take_step(self, message: StepMessage, task: Task) -> Need | None:
         """Bring everything to the state of a step, or say what is missing."""
-        self.message = self.opened = self.objective = None
-        moved = self._follow_move(message)
+        self.message = self.opened = None
+        moved = self._follow_move(message) or self.moved_after > 0
         for blob in filter(None, (message.values, task.values)):
             self._take_values(unpack_values(blob))
         wanted = message.digests.now
@@ -66,7 +71,7 @@ class _Run:
         if missing or (apart and not task.parts):
             self.drifted |= moved and bool(missing)
             return Need(task.key, False, apart, missing, self.drifted, self.worker)
-        self.drifted = False
+        self.drifted, self.moved_after = False, 0
         if apart:
             for known, blob in zip(message.parts, task.parts, strict=True):
                 if known not in self.parts:
@@ -77,18 +82,48 @@ class _Run:
             state = {name: thaw(value) for name, value in message.state.items()}
             self.job.space.subspace.load_state_dict(state)
         torch.set_num_threads(message.threads)
-        self.asked = unpack(message.asked, self.tensors)
-        self.objective = self.job.place(self.asked)
-        self.message = message
+        if not self._is_prepared(message):
+            self._take_batch(message.asked)
+        self.message, self.searched = message, message.digests.searched
         for number in self.tensors.keys() - wanted.keys():
             del self.tensors[number], self.digests[number]
         return None
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        """Do what can be done before a step is known; `take_step` looks at all of it again."""
+        job = self.job
+        if not isinstance(job, SearchJob):
+            return
+        if self.message is not None and self.message.step == ahead.after:
+            self.moved_after = ahead.after
+            self.message = self.opened = None  # tiles that come late would meet other weights
+            self._move(job, thaw(ahead.move), self.searched)
+        if self.moved_after == ahead.after and ahead.asked:
+            torch.set_num_threads(ahead.threads)
+            with suppress(Exception):
+                self._take_batch(ahead.asked)
+                self.prepare()
+                self.prepared_for = ahead.asked, tuple(self.parts), dict(self.digests)
 
     def prepare(self) -> None:
         """Do what can be done before candidates are known; where it fails, `open` fails again."""
         if self.job is not None and self.opened is None:
             with suppress(Exception), torch.no_grad():
                 self.job.prepare(self.objective, self.asked)
+
+    def _take_batch(self, asked: bytes) -> None:
+        assert self.job is not None
+        self.asked = unpack(asked, self.tensors)
+        self.objective = self.job.place(self.asked)
+
+    def _is_prepared(self, message: StepMessage) -> bool:
+        """Whether this very step was prepared for, with the same model and the same numbers."""
+        found, self.prepared_for = self.prepared_for, None
+        if found is None:
+            return False
+        asked, parts, digests = found
+        same = asked == message.asked and parts == message.parts
+        return same and message.digests.now.items() <= digests.items()
 
     def open(self, question: Question) -> None:
         """Take the candidates."""
@@ -106,10 +141,15 @@ class _Run:
             return False
         job = self.job
         assert isinstance(job, SearchJob)
-        job.follow(thaw(message.move))
-        for name, number in digests.searched:
-            self.digests[number] = digest(job.base[name])
+        self._move(job, thaw(message.move), digests.searched)
         return True
+
+    def _move(self, job: SearchJob, move: Tensor, searched: Searched) -> None:
+        for _, number in searched:
+            self.digests.pop(number, None)  # should the move fail half-way
+        job.follow(move)
+        for name, number in searched:
+            self.digests[number] = digest(job.base[name])
 
     def _take_values(self, values: dict[int, Tensor]) -> None:
         for number, value in values.items():
@@ -148,6 +188,10 @@ class Worker:
 
     def _evaluate(self, run: _Run, task: Task) -> Reply:
         began, key = time.perf_counter(), task.key
+        if task.ahead is not None:
+            run.look_ahead(task.ahead)
+            run.prepared += time.perf_counter() - began
+            return Answer(key, key.start, (0,), b"", 0.0, 0.0, self.name)
         need = self._follow(run, task)
         if need is not None:
             return need

@@ -1,19 +1,31 @@
 """One step of LIF neurons in one pass over memory, where torch takes six.
 
 Every operation of torch goes through memory, and small networks wait for its overhead. This gives
-the same bits. It is for plain numbers on the CPU and for `vmap` over them; whatever watches,
-replaces or differentiates operations sees torch's own.
+the same bits. It is for plain numbers on the CPU and for `vmap` over them. The record of a forward
+pass is told of the six; whatever else watches, replaces or differentiates operations sees torch's.
 """
 
 import ctypes
 from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hardstep._threads import share_out
-from hardstep._torch import add_batch_axis, batch_level, is_batched, is_watched, unwrap_batched
+from hardstep._torch import (
+    add_batch_axis,
+    batch_level,
+    is_batched,
+    is_watched,
+    undispatched,
+    unseen,
+    unwrap_batched,
+)
 from hardstep.evaluation.fused.compile import compile_kernel
+from hardstep.evaluation.trace.record import Later, Recorder, Ref, find_recorder
+
+_aten = torch.ops.aten
 
 LANES = {torch.float32: 16, torch.float64: 8}
 ELEMENT = {torch.float32: "float", torch.float64: "double"}
@@ -26,7 +38,20 @@ def step(
 ) -> Stepped | None:
     """Spikes and the next membrane; nothing where torch has to do it."""
     if is_watched():  # before any look at a tensor, which would be watched, too
-        return None
+        recorder = find_recorder()
+        if recorder is None:
+            return None
+        with unseen(), undispatched():
+            stepped = _step(current, membrane, decay, threshold)
+            if stepped is not None:
+                _tell(recorder, current, membrane, decay, threshold, stepped)
+        return stepped
+    return _step(current, membrane, decay, threshold)
+
+
+def _step(
+    current: Tensor, membrane: Tensor | None, decay: float, threshold: float
+) -> Stepped | None:
     level = max(batch_level(t) for t in (current, membrane) if t is not None)
     if level > 0:
         return _step_batched(level, current, membrane, decay, threshold)
@@ -58,11 +83,36 @@ def _step_batched(
         if axis is None:
             return None
         inner.append(whole.movedim(axis, 0).contiguous())
-    stepped = step(inner[0], inner[1] if membrane is not None else None, decay, threshold)
+    stepped = _step(inner[0], inner[1] if membrane is not None else None, decay, threshold)
     if stepped is None:
         return None
     spikes, after = (add_batch_axis(result, 0, level) for result in stepped)
     return spikes, after
+
+
+def _tell(
+    recorder: Recorder,
+    current: Tensor,
+    membrane: Tensor | None,
+    decay: float,
+    threshold: float,
+    stepped: Stepped,
+) -> None:
+    """Write a step down as torch's operations, of which only the last of each kind were kept."""
+
+    def later(func: Any, *args: Any, dtype: torch.dtype = current.dtype) -> Ref:
+        made = Later(func, args, {}, current.shape, dtype)
+        return recorder.write(func, *args, made=made)
+
+    spikes, after = stepped
+    charged = recorder.refer(current)
+    if membrane is not None:
+        leaked = later(_aten.mul.Tensor, recorder.refer(membrane), decay)
+        charged = later(_aten.add.Tensor, leaked, charged)
+    fired = later(_aten.ge.Scalar, charged, threshold, dtype=torch.bool)
+    spiked = recorder.write(_aten._to_copy.default, fired, made=spikes, dtype=spikes.dtype)
+    kept = later(_aten.rsub.Scalar, spiked, 1.0)
+    recorder.write(_aten.mul.Tensor, charged, kept, made=after)
 
 
 def _is_number(value: object) -> bool:

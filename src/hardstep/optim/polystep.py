@@ -312,6 +312,12 @@ class PolyStep:
         if announce is not None:
             announce(self._candidates_at(torch.empty(0, dtype=torch.long), self._like[:0]))
 
+    def _tell_move(self, flat: Tensor) -> None:
+        """Let workers move at the same time, unless a rule makes another change of the move."""
+        tell, rules = getattr(self.evaluator, "tell_move", None), self.settings.rules
+        if tell is not None and all(type(one).shape_weights is Rule.shape_weights for one in rules):
+            tell(flat)
+
     def _weights(self) -> Tensor:
         return self.particles.to_particles(self.subspace.project(self.tensors))
 
@@ -319,6 +325,7 @@ class PolyStep:
         """Change the tensors and everything that follows them."""
         step, at = self._state.step, self._clock(self.steps)
         flat = self.particles.to_coordinates(displacement)
+        self._tell_move(flat)
         plain: Tensors = self.subspace.expand(flat)
         changes, memories = plain, []
         for rule, memory in self._rules():

@@ -43,6 +43,8 @@ MAX_TILE = 16384  # beyond that, nothing is gained
 MIN_TILE = 512  # below that, starting the kernel shows
 TILES = 64  # of a step, about, so that workers can share them
 CONSTANT_SHARE = 8  # one input in so many must be constant for the copy of the rest to pay
+BLOCK = 60  # rows and columns from which on torch turns a whole matrix block by block
+CACHED = 512 << 10  # bytes of a matrix for which that makes up for one more copy
 GLANCE = 16  # columns that are looked at first
 
 
@@ -209,6 +211,8 @@ def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
     """(examples,) or (examples, units) with examples last, in order, padded with zeros."""
     if order is not None:
         value = value[order]
+    if value.dim() == 2 and min(value.shape) >= BLOCK and value.nbytes <= CACHED:
+        return pad(value, (0, 0, 0, stride - len(value))).T.contiguous()
     table = value.new_zeros(*value.shape[1:], stride)
     table[..., : len(value)] = value.movedim(0, -1)
     return table

@@ -6,15 +6,14 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
-from hardstep._torch import undispatched, unseen
+from hardstep._torch import list_watchers, undispatched, unseen
 from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed, show_parts
@@ -68,14 +67,20 @@ class _Traits(NamedTuple):
     is_random: bool
 
 
-@cache
+_TRAITS: dict[int, tuple[_Traits, Any]] = {}  # by identity: torch hashes an operation in Python
+
+
 def _describe(func: Any) -> _Traits:
-    return _Traits(
-        str(func),
-        str(func.overloadpacket.__name__),
-        bool(func._schema.is_mutable),
-        torch.Tag.nondeterministic_seeded in func.tags,
-    )
+    known = _TRAITS.get(id(func))
+    if known is None:
+        traits = _Traits(
+            str(func),
+            str(func.overloadpacket.__name__),
+            bool(func._schema.is_mutable),
+            torch.Tag.nondeterministic_seeded in func.tags,
+        )
+        known = _TRAITS[id(func)] = traits, func  # which stays, so that its place is not reused
+    return known[0]
 
 
 def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
@@ -87,12 +92,39 @@ def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
     return argument
 
 
+class Later(NamedTuple):
+    """A value that nobody has asked for: of a layer that computes several operations in one go."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+class Values(Sequence[Tensor]):
+    """The base of every value, by number."""
+
+    def __init__(self, kept: Sequence[Tensor | Later]) -> None:
+        self._kept = list(kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: Any) -> Any:
+        value = self._kept[index]
+        if isinstance(value, Later):
+            args = [self[one.index] if isinstance(one, Ref) else one for one in value.args]
+            value = self._kept[index] = value.func(*args, **value.kwargs)
+        return value
+
+
 @dataclass(frozen=True)
 class Record:
     """The nodes in order, every value's base, and where parameters and the loss are."""
 
     nodes: tuple[Node, ...]
-    values: tuple[Tensor, ...]
+    values: Sequence[Tensor]
     sources: Mapping[str, int]
     result: int
     nbytes: int = 0  # taken while recording, apart from parameters and inputs
@@ -120,7 +152,7 @@ def record(
         TooLarge: Its values take more memory than that.
         Refused: The model does something that cannot be followed.
     """
-    recorder = _Recorder(memory_budget, costly)
+    recorder = Recorder(memory_budget, costly)
     # Fresh objects, so that a parameter used elsewhere under its own name is not confused.
     tensors = {name: tensor.detach() for name, tensor in base.items()}
     sources = {name: recorder.number(tensor) for name, tensor in tensors.items()}
@@ -136,7 +168,7 @@ def record(
         raise Refused("the loss was not computed by torch operations")
     return Record(
         tuple(recorder.nodes),
-        tuple(recorder.values),
+        Values(recorder.values),
         sources,
         recorder.numbers[id(loss)],
         recorder.nbytes,
@@ -145,13 +177,15 @@ def record(
     )
 
 
-class _Recorder(DispatchMode):
+class Recorder(DispatchMode):
+    """Writes down what runs inside of it."""
+
     def __init__(self, memory_budget: float, costly: Container[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.memory_budget, self.costly = memory_budget, costly
         self.nbytes = 0  # of the values kept, except what was there before
         self.nodes: list[Node] = []
-        self.values: list[Tensor] = []
+        self.values: list[Tensor | Later] = []
         self.refs: list[Ref] = []  # to these
         self.numbers: dict[int, int] = {}  # id of a tensor object -> its current value
         self.kept: list[Tensor] = []  # keeps ids from being reused
@@ -186,26 +220,34 @@ class _Recorder(DispatchMode):
     def _new(self, tensor: Tensor) -> int:
         return self._know(tensor, self._list(tensor), _storage(tensor))
 
-    def _list(self, tensor: Tensor) -> int:
+    def _list(self, value: Tensor | Later) -> int:
         number = len(self.values)
-        self.values.append(tensor)
+        self.values.append(value)
         self.refs.append(Ref(number))
         return number
 
     def _made(self, tensor: Tensor, number: int | None = None) -> int:
         """A result, unlike an argument, takes memory of ours unless it is a view."""
-        storage = _storage(tensor)
+        with unseen():  # once: torch takes its time to look away
+            memory = tensor.untyped_storage()
+            storage, size = memory.data_ptr(), memory.nbytes()
         if storage not in self.owners:
             self.own.add(storage)
-            self._keep(tensor)
+            self._count(size)
         if number is None:
             number = self._list(tensor)
         return self._know(tensor, number, storage)
 
-    def _keep(self, tensor: Tensor) -> None:
+    def _count(self, size: int) -> None:
+        self.nbytes += size
+        if self.nbytes > self.memory_budget:
+            self.check_memory()
+
+    def _replace(self, index: int, owner: Tensor) -> None:
+        """Keep what an object holds now."""
+        copy = self.values[index] = owner.clone()
         with unseen():
-            self.nbytes += tensor.untyped_storage().nbytes()
-        self.check_memory()
+            self._count(copy.untyped_storage().nbytes())
 
     def check_memory(self) -> None:
         """Drop everything and refuse once the values kept exceed the budget."""
@@ -228,7 +270,7 @@ class _Recorder(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         found: list[int] = []
-        refs = tuple(self._ref(argument, found) for argument in args)
+        refs = tuple([self._ref(argument, found) for argument in args])
         ref_kwargs = {name: self._ref(value, found) for name, value in kwargs.items()}
         called = func
         if self.reads_numbers:
@@ -241,8 +283,9 @@ class _Recorder(DispatchMode):
         repeatable = not written and not traits.is_random
         key = f"{traits.text} {refs} {ref_kwargs}"
         again = repeatable and key in self.seen
-        if again and traits.name in self.costly:
-            result = self.values[self.seen[key][0]].clone()  # the model may write to what it gets
+        known = self.values[self.seen[key][0]] if again else None
+        if isinstance(known, Tensor) and traits.name in self.costly:
+            result = known.clone()  # the model may write to what it gets
         else:
             result = func(*args, **kwargs)
         outputs = result if isinstance(result, tuple | list) else (result,)
@@ -251,7 +294,7 @@ class _Recorder(DispatchMode):
                 if isinstance(out, Tensor):
                     self._made(out, number)
             return result
-        numbers = tuple((self._made(out) if isinstance(out, Tensor) else -1) for out in outputs)
+        numbers = tuple([self._made(out) if isinstance(out, Tensor) else -1 for out in outputs])
         self.reads_numbers |= -1 in numbers
         if self.in_layer:
             self.unrolled.update(numbers)
@@ -264,6 +307,38 @@ class _Recorder(DispatchMode):
         if repeatable and "empty" not in name:
             self.seen[key] = numbers
         return result
+
+    def refer(self, tensor: Tensor) -> Ref:
+        """The value that a tensor holds now, as an argument of `write`."""
+        ref: Ref = self._ref(tensor, [])
+        return ref
+
+    def write(self, func: Any, *args: Any, made: Tensor | Later, **kwargs: Any) -> Ref:
+        """Write down an operation that a layer has carried out together with others.
+
+        Args:
+            func: The operation, which writes to nothing and draws nothing.
+            args: What it was given; values by reference.
+            made: Its result, or what is needed to compute it should it be asked for.
+            kwargs: What it was given by name.
+        """
+        traits = _describe(func)
+        key = f"{traits.text} {args} {kwargs}"
+        if key in self.seen:
+            (number,) = self.seen[key]
+        else:
+            inputs = tuple([ref.index for ref in args if isinstance(ref, Ref)])
+            number = self._list(made)
+            if not self.reached.isdisjoint(inputs):
+                self.reached.add(number)
+            self.nodes.append(Node(traits.name, func, args, kwargs, inputs, (number,)))
+            self.signature.append(key)
+            self.seen[key] = (number,)
+        if isinstance(made, Tensor):
+            self._made(made, number)
+        else:  # as much as if it was there: soon it may be
+            self._count(made.shape.numel() * made.dtype.itemsize)
+        return self.refs[number]
 
     def _ref(self, argument: Any, found: list[int]) -> Any:
         """The argument with references for tensors, whose numbers are added to `found`."""
@@ -322,8 +397,7 @@ class _Recorder(DispatchMode):
                 continue
             index = self.numbers[id(owner)]
             if index != _STALE:
-                self.values[index] = owner.clone()
-                self._keep(self.values[index])
+                self._replace(index, owner)
             if owner is not tensor:
                 self.numbers[id(owner)] = _STALE
 
@@ -332,12 +406,20 @@ class _Recorder(DispatchMode):
         for owner in (tensor for storage in self.written for tensor in self.owners[storage]):
             index = self.numbers[id(owner)]
             if index != _STALE:
-                self.values[index] = owner.clone()
-                self._keep(self.values[index])
+                self._replace(index, owner)
+
+
+def find_recorder() -> Recorder | None:
+    """Who writes down what runs here, if nobody else watches, and no number is read on the way."""
+    match list_watchers():
+        case [Recorder() as recorder, NoExits()] if not recorder.reads_numbers:
+            return recorder
+        case _:
+            return None
 
 
 def _form(value: Any) -> Any:
-    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else None
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor | Later) else None
 
 
 def _storage(tensor: Tensor) -> int:
