@@ -96,11 +96,16 @@ def sst2_states(seed: int = 0) -> DataSet:
 
 
 def _read_parts(features: Features) -> tuple[Split, Split, Split]:
-    train, test = read_features(_find(features), features.width)
+    train, test = read_features(find_features(features), features.width)
     return *hold_out(train, seed=0), test
 
 
-def _find(features: Features) -> Path:
+def find_features(features: Features) -> Path:
+    """Where the file is.
+
+    Raises:
+        DataError: There is none; the message names the command that makes it.
+    """
     looked = [folder / features.file for folder in list_folders(SST2_FOLDER)]
     for path in looked:
         if path.is_file():
