@@ -21,6 +21,7 @@ FIELDS = {
     "llama.vocab_size": len(TOKENS),
     "tokenizer.ggml.model": "gpt2",
     "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.add_bos_token": False,
     "tokenizer.ggml.tokens": TOKENS,
     "tokenizer.ggml.token_type": [3] + [1] * (len(TOKENS) - 1),
     "tokenizer.ggml.merges": MERGES,
@@ -76,6 +77,8 @@ def write_model(path, architecture="llama", tensors=None, **fields):
 def _add_field(writer, key, value):
     if isinstance(value, list):
         writer.add_array(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
     elif isinstance(value, str):
         writer.add_string(key, value)
     elif isinstance(value, float):

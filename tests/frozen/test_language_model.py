@@ -86,6 +86,12 @@ def test_states_of_texts_are_those_of_each_alone(model):
     assert heard[-1] == len(texts)
 
 
+def test_an_empty_text_is_refused(model):
+    with pytest.raises(DataError, match="text 1 is empty"):
+        model.encode(["the film", "", "in"])
+    assert model.encode([]).shape == (0, WIDTH)
+
+
 def test_weights_are_drawn_by_nobody(path):
     before = torch.get_rng_state()
     LanguageModel(read_gguf(path))
@@ -135,6 +141,10 @@ FAULTS = {
     ),
     "tokenizer": ({"tokenizer__ggml__model": "llama"}, "its tokenizer is 'llama', splitting as"),
     "splits": ({"tokenizer__ggml__pre": "qwen2"}, "splitting as 'qwen2'; only 'gpt2' is read"),
+    "first token": (
+        {"tokenizer__ggml__add_bos_token": True},
+        "its tokenizer begins every text with a token of its own",
+    ),
     "merges": ({"tokenizer__ggml__merges": ["q zz"]}, "its merges are at fault"),
     "no pair": ({"tokenizer__ggml__merges": ["q"]}, "its merges are at fault"),
     "no list": ({"tokenizer__ggml__tokens": "a"}, "must be a list of texts, got 'a'"),

@@ -18,17 +18,18 @@ class GgufFile:
     Args:
         path: Where it is.
         reader: gguf's reader of it.
+
+    Attributes:
+        path: As given.
+        shapes: Of the tensors, by name.
     """
 
     def __init__(self, path: Path, reader: Any) -> None:
         self.path = path
         self._fields = reader.fields
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The tensors' shapes by name, as torch has them: the file lists dimensions backward."""
-        return {name: tuple(map(int, t.shape[::-1])) for name, t in self._tensors.items()}
+        # As torch has them: the file lists dimensions backward.
+        self.shapes = {t.name: tuple(map(int, t.shape[::-1])) for t in reader.tensors}
 
     def dequantize(self, name: str) -> Tensor:
         """A tensor in float32.
@@ -85,8 +86,8 @@ class GgufFile:
         return value
 
     def has(self, key: str) -> bool:
-        """Whether there is such a field."""
-        return key in self._fields
+        """Whether there is such a field, and it is more than a no."""
+        return key in self._fields and self._find(key) is not False
 
     def _find(self, key: str) -> Any:
         if key not in self._fields:

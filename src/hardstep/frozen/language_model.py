@@ -36,7 +36,7 @@ class LanguageModel:
                 f"{self.network.sizes.vocabulary:,}"
             )
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(
         self, texts: Sequence[str], report: Callable[[int], None] = lambda done: None
     ) -> Tensor:
@@ -45,7 +45,12 @@ class LanguageModel:
         Args:
             texts: None of them empty.
             report: Hears now and then how many texts are done.
+
+        Raises:
+            DataError: A text is empty, so that it has no last token.
         """
+        if not all(texts):
+            raise DataError(f"text {list(map(bool, texts)).index(False)} is empty; leave it out")
         tokens = self.tokenizer.encode(texts)
         by_length = defaultdict(list)  # texts of one length need no padding
         for place, found in enumerate(tokens):

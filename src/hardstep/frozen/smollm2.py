@@ -86,7 +86,8 @@ def make_states(path: Path) -> Path:
         return model.encode(texts, _report_to(len(texts))).numpy()
 
     target = folder / SST2_SMOLLM2.file
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     make_features(sentences, target, encode, f"{path.name}, SHA-256 {digest}")
     return target
 

@@ -35,7 +35,8 @@ class Tokenizer:
             raise ConfigError("a tokenizer needs pip install 'hardstep[text]'") from error
         split = _read_split(file)
         self.tokens = file.texts("tokenizer.ggml.tokens")
-        merges = [tuple(merge.split(" ")) for merge in file.texts("tokenizer.ggml.merges")]
+        pairs = (merge.partition(" ") for merge in file.texts("tokenizer.ggml.merges"))
+        merges = [(first, second) for first, _, second in pairs]
         try:
             model = BPE(vocab={token: n for n, token in enumerate(self.tokens)}, merges=merges)
         except Exception as error:  # what the library raises is no narrower
@@ -56,5 +57,10 @@ def _read_split(file: GgufFile) -> str:
         raise DataError(
             f"{file.path}: its tokenizer is {show(kind)}, splitting as {show(split)}; only "
             f"{_KIND!r} is read, splitting as {' or '.join(map(repr, _SPLITS))}"
+        )
+    if file.has("tokenizer.ggml.add_bos_token"):
+        raise DataError(
+            f"{file.path}: its tokenizer begins every text with a token of its own, which is not "
+            "done here; name another file"
         )
     return split
