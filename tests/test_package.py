@@ -38,7 +38,7 @@ LAYERS = [
     {"baselines"},
     {"training"},
     {"nn", "data"},
-    {"rl"},
+    {"frozen", "rl"},
     {"distributed"},
     {"maxsat", "tasks"},
     {"theory", "bench"},

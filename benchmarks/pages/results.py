@@ -12,6 +12,7 @@ from benchmarks.pages import (
     costs,
     edges,
     fuzz,
+    heads,
     marked,
     paper,
     pictures,
@@ -20,7 +21,7 @@ from benchmarks.pages import (
     scarce,
     workers,
 )
-from benchmarks.runs import ladder, spiking_libraries, tutorial
+from benchmarks.runs import ladder, smollm2_logits, spiking_libraries, tutorial
 from hardstep.bench.records import load
 from hardstep.bench.report import render_markdown
 from hardstep.bench.summary import summarize
@@ -34,6 +35,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "comparing.md",
     ROOT / "docs" / "lab" / "fuzz.md",
     ROOT / "docs" / "lab" / "gallery.md",
+    ROOT / "docs" / "lab" / "heads.md",
     ROOT / "docs" / "lab" / "pictures.md",
     ROOT / "docs" / "lab" / "policies.md",
     ROOT / "docs" / "lab" / "spiking-libraries.md",
@@ -69,6 +71,7 @@ def pages() -> dict[Path, str]:
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
     made["pictures"] = pictures.table()
+    made |= {"heads smollm2": heads.table(), "smollm2 logits": smollm2_logits.table()}
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
     made |= spiking_libraries.tables() | workers.tables()

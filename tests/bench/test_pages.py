@@ -11,6 +11,7 @@ from benchmarks.runs import (
     digits_tuning,
     mnist_tuning,
     pictures_tuning,
+    smollm2_logits,
     spiking_libraries,
     spiking_memory,
     worker_model,
@@ -48,6 +49,16 @@ def test_networks_of_spiking_libraries_were_recorded_with_the_losses_of_torch():
         assert refused == (["linear, RLeaky"] if library == "snntorch" else [])
         assert max(number for number in double.values() if number is not None) < 1e-10
         assert all(network["altered"] > 0 for network in tried[library].values())
+
+
+def test_the_language_model_was_recorded_with_the_logits_and_tokens_of_transformers():
+    record = json.loads(smollm2_logits.RECORD.read_text())
+    for found in (record["short"], record["long"]):
+        assert found["difference"] < 1e-2 < found["largest"]
+        assert found["same"] == found["tokens"] > 1_000
+    assert record["tokens"]["same"] == record["tokens"]["sentences"] == 5_000
+    assert record["model"]["sha256"] in record["made of"]
+    assert record["features"]["difference"] < 1e-3
 
 
 def test_the_formula_for_many_workers_agrees_with_the_simulation():

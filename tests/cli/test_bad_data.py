@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
+from hardstep.data import SST2_SMOLLM2
 from tests.cli.program import hardstep
 from tests.data.test_features import write_features
 
@@ -80,9 +81,21 @@ def test_features_of_another_width_end_training(tmp_path, monkeypatch):
     assert done.stderr.count("\n") == 1
 
 
+def test_states_of_another_width_end_training(tmp_path, monkeypatch):
+    write_features(tmp_path, SST2_SMOLLM2, x_val=np.zeros((10, 384), np.float16))
+    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path))
+    done = hardstep("train", "head-binary", "--data", "sst2-smollm2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "x_val has shape (10, 384), and the head takes 576 numbers" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_missing_features_name_the_command_that_makes_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     done = hardstep("train", "head-binary", cwd=tmp_path)
     assert done.returncode == 2
     assert "python -m hardstep.data.sst2_features" in done.stderr
+    done = hardstep("train", "head-binary", "--data", "sst2-smollm2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "python -m hardstep.frozen.smollm2" in done.stderr

@@ -11,7 +11,7 @@ from hardstep import Length, PolyStep, RowWise, Simplex
 from hardstep.data import digits
 from hardstep.errors import ConfigError
 from hardstep.nn import build, wake
-from hardstep.tasks.builtin import BY_DATA
+from hardstep.tasks.builtin import ON_IMAGES
 
 DATA = digits(seed=0).train
 X, Y = DATA.inputs[:64], DATA.labels[:64]
@@ -102,9 +102,9 @@ def test_networks_of_snntorch_are_woken_from_their_own_initial_weights():
     assert {tuple(neuron.mem.shape) for neuron in model.neurons} == {(0,)}  # no state is left
 
 
-@pytest.mark.parametrize("name", BY_DATA["digits"])
+@pytest.mark.parametrize("name", ON_IMAGES["digits"])
 def test_networks_that_train_are_left_alone(name):
-    task = BY_DATA["digits"][name]
+    task = ON_IMAGES["digits"][name]
     model = build(task.model, seed=0)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     report = wake(model, task.data(0).train.inputs[:64])

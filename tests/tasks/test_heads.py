@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from hardstep import tasks
+from hardstep.errors import ConfigError
 from hardstep.nn import binarize, build, quantize
 from hardstep.optim import PolyStep
 from hardstep.tasks.heads import BUDGET, HEADS
@@ -11,14 +12,27 @@ EACH = pytest.mark.parametrize("name", HEADS)
 
 
 @EACH
-def test_heads_are_linear_and_a_run_takes_the_budget_at_most(name, monkeypatch):
+@pytest.mark.parametrize(("data", "parameters"), [("sst2-minilm", 770), ("sst2-smollm2", 1154)])
+def test_heads_are_linear_and_a_run_takes_the_budget_at_most(name, data, parameters, monkeypatch):
     monkeypatch.setenv("HARDSTEP_DATA", "/nowhere")
-    task = tasks.find(name)
+    task = tasks.find(name, data)
+    assert (task.name, task.data_name) == (name, data)
     model = build(task.model, 0)
-    assert sum(p.numel() for p in model.parameters()) == 770
+    assert sum(p.numel() for p in model.parameters()) == parameters
     optimizer = PolyStep(model, task.settings(task.steps), seed=0)
     taken = task.steps * optimizer.evaluations_per_step
     assert BUDGET - optimizer.evaluations_per_step < taken <= BUDGET
+
+
+def test_other_data_are_refused_with_those_there_are():
+    with pytest.raises(
+        ConfigError, match="'mnist' cannot be chosen for it; leave .* or name sst2-sm"
+    ):
+        tasks.find("head-int8", "mnist")
+    with pytest.raises(
+        ConfigError, match="on sst2-smollm2 there are head-binary and head-int8 and"
+    ):
+        tasks.find("snn", "sst2-smollm2")
 
 
 def test_weights_are_those_that_the_names_say():

@@ -31,7 +31,7 @@ _Data = Annotated[
     Option(
         help="Use this data set: digits (bundled), mnist, or fashion (csnn and bcnn). The last two "
         "are read from the folder that HARDSTEP_DATA names, or downloaded once; with mnist, argmax "
-        "uses Fashion-MNIST and moe both."
+        "uses Fashion-MNIST and moe both. sst2-smollm2 puts heads on a language model's features."
     ),
 ]
 _Match = Annotated[

@@ -1,11 +1,20 @@
 """Data sets with a guarded test part, and seeded minibatches over them."""
 
-from hardstep.data.archives import Archive, download, locate
+from hardstep.data.archives import Archive, download, list_folders, locate
 from hardstep.data.batches import Batches
 from hardstep.data.csv_files import read_column
 from hardstep.data.dataset import DataSet, Split, concatenate, hold_out
 from hardstep.data.digits import digits, digits_and_negatives, load_digits
-from hardstep.data.features import SST2_WIDTH, read_features, sst2_embeddings
+from hardstep.data.features import (
+    SST2_FOLDER,
+    SST2_MINILM,
+    SST2_SMOLLM2,
+    Features,
+    find_features,
+    read_features,
+    sst2_embeddings,
+    sst2_states,
+)
 from hardstep.data.series import draw_waves, etth1, forecasting, waves
 from hardstep.data.tensors import from_tensors
 from hardstep.data.tsv_files import read_sentences
@@ -15,7 +24,10 @@ __all__ = [
     "Archive",
     "Batches",
     "DataSet",
-    "SST2_WIDTH",
+    "Features",
+    "SST2_FOLDER",
+    "SST2_MINILM",
+    "SST2_SMOLLM2",
     "Split",
     "concatenate",
     "digits",
@@ -24,9 +36,11 @@ __all__ = [
     "draw_waves",
     "etth1",
     "fashion_mnist",
+    "find_features",
     "forecasting",
     "from_tensors",
     "hold_out",
+    "list_folders",
     "load_digits",
     "locate",
     "mnist",
@@ -36,5 +50,6 @@ __all__ = [
     "read_idx",
     "read_sentences",
     "sst2_embeddings",
+    "sst2_states",
     "waves",
 ]

@@ -28,15 +28,21 @@ class Archive:
     checksums: Mapping[str, str]
 
 
+def list_folders(name: str) -> list[Path]:
+    """Where the files of a data set may be, in the order of looking; the last is in the cache."""
+    provided = os.environ.get("HARDSTEP_DATA")
+    own = [Path(provided, name)] if provided else []
+    return [*own, cache_folder() / name]
+
+
 def locate(archive: Archive) -> Path:
     """A folder holding every file of the archive, downloading them if need be.
 
     Raises:
         DataError: when they are neither on disk nor to be had from the mirror.
     """
-    cached = cache_folder() / archive.name
-    provided = os.environ.get("HARDSTEP_DATA")
-    folders = [Path(provided) / archive.name, cached] if provided else [cached]
+    folders = list_folders(archive.name)
+    cached = folders[-1]
     for folder in folders:
         if all((folder / name).is_file() for name in archive.checksums):
             return folder
@@ -45,11 +51,12 @@ def locate(archive: Archive) -> Path:
             if not (cached / name).is_file():
                 download(f"{archive.mirror}/{name}", cached / name, checksum)
     except (OSError, http.client.HTTPException, DataError) as error:
+        unset = "" if folders[1:] else " (HARDSTEP_DATA is not set)"
         raise DataError(
             f"{archive.name}: looked for {', '.join(archive.checksums)} in "
-            f"{' and '.join(map(str, folders))}{'' if provided else ' (HARDSTEP_DATA is not set)'},"
-            f" and could not fetch them from {archive.mirror} ({error}); get them there yourself, "
-            f"put the files in a folder {archive.name}/ and set HARDSTEP_DATA to its parent"
+            f"{' and '.join(map(str, folders))}{unset}, and could not fetch them "
+            f"from {archive.mirror} ({error}); get them there yourself, put the files in a folder "
+            f"{archive.name}/ and set HARDSTEP_DATA to its parent"
         ) from error
     return cached
 

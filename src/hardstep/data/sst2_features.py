@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hardstep._files import write_atomically
-from hardstep.data.features import SST2_FILE
+from hardstep._files import explain_failed_write, write_atomically
+from hardstep._seals import seal_archive
+from hardstep._signals import INTERRUPTED
+from hardstep._text import to_sentence
+from hardstep.data.features import SST2_MINILM
 from hardstep.data.tsv_files import read_sentences
 from hardstep.errors import ConfigError, DataError, HardstepError
 
@@ -25,32 +28,53 @@ SENTENCES = 5_000  # of the training part
 Encode = Callable[[Sequence[str]], Any]
 
 
-def make_features(folder: Path, encode: Encode, num: int = SENTENCES) -> Path:
-    """Encode the sentences in a folder and write their features there.
+def make_features(
+    folder: Path, target: Path, encode: Encode, source: str, num: int = SENTENCES
+) -> None:
+    """Encode the sentences in a folder and write their features to a file with a checksum.
 
     Args:
         folder: With train.tsv.gz and validation.tsv.gz.
+        target: The file.
         encode: From sentences to an array (sentences, numbers).
+        source: The model, for whoever finds the file.
         num: Training sentences, drawn once for all.
 
     Raises:
-        DataError: A file is missing or at fault, or has too few sentences.
+        DataError: A file is missing or at fault, or has too few sentences; or none can be written.
     """
     texts, labels = read_sentences(folder / "train.tsv.gz")
     if len(texts) < num:
         raise DataError(f"{folder / 'train.tsv.gz'} has {len(texts):,} sentences, fewer than {num}")
     index = np.sort(np.random.default_rng(0).choice(len(texts), num, replace=False))
     others, classes = read_sentences(folder / "validation.tsv.gz")
-    target = folder / SST2_FILE
-    with write_atomically(target) as temporary, temporary.open("wb") as stream:
+    encoded = np.asarray(encode([*(texts[i] for i in index), *others]), dtype=np.float16)
+    with (
+        explain_failed_write(target),
+        write_atomically(target) as temporary,
+        temporary.open("w+b") as stream,
+    ):
         np.savez(
             stream,
-            x_train=np.asarray(encode([texts[i] for i in index]), dtype=np.float16),
+            x_train=encoded[:num],
             y_train=np.array(labels)[index],
-            x_val=np.asarray(encode(others), dtype=np.float16),
+            x_val=encoded[num:],
             y_val=np.array(classes),
             train_index=index,
+            source=source,
         )
+        seal_archive(stream)
+
+
+def make_embeddings(folder: Path) -> Path:
+    """Encode the sentences in a folder with MiniLM; where their features are.
+
+    Raises:
+        ConfigError: sentence-transformers is not installed.
+        DataError: A file is missing or at fault, or none can be written.
+    """
+    target = folder / SST2_MINILM.file
+    make_features(folder, target, _load_encoder(), MODEL)
     return target
 
 
@@ -65,17 +89,25 @@ def _load_encoder() -> Encode:
     return lambda texts: model.encode(list(texts), normalize_embeddings=True)
 
 
+def run(make: Callable[[], Path]) -> int:
+    """Make features and print where they are; returns the exit code."""
+    try:
+        print(make())
+    except HardstepError as error:
+        print(f"hardstep: {to_sentence(str(error))}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("hardstep: interrupted, nothing is written", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Make the features; returns the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print(__doc__.strip())
         return 0 if list(arguments) in (["-h"], ["--help"]) else 2
-    try:
-        print(make_features(Path(arguments[0]), _load_encoder()))
-    except HardstepError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run(lambda: make_embeddings(Path(arguments[0])))
 
 
 if __name__ == "__main__":

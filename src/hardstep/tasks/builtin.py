@@ -92,7 +92,7 @@ _ON_MNIST = (
     *(_convolutional(_MNIST)),
 )
 
-BY_DATA = {
+ON_IMAGES = {
     "digits": {task.name: task for task in _ON_DIGITS},
     "mnist": {task.name: task for task in _ON_MNIST},
     "fashion": {task.name: task for task in _convolutional(_CLOTHING)},
