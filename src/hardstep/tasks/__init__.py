@@ -9,10 +9,11 @@ from hardstep.tasks.heads import HEADS
 from hardstep.tasks.policies import DATA as POLICIES
 from hardstep.tasks.policies import NAMES, STEMS, find_policy, is_policy
 from hardstep.tasks.task import Task, stop_at_goal
+from hardstep.tasks.texts import TEXTS
 
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
 DEFAULT_DATA = "digits"  # of commands
-OWN_DATA = {**FORECASTS, **HEADS}  # tasks that bring their data
+OWN_DATA = {**FORECASTS, **HEADS, **TEXTS}  # tasks that bring their data
 
 
 def find(name: str, data: str = DEFAULT_DATA) -> Task:
