@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.blocks import GATHERED, HALVES, Step, Tier
+from hardstep.evaluation.blocks import GATHERED, HALVES, Occurring, Step, Tier
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import Unfusable
@@ -89,9 +89,9 @@ class Gathered(Tier):
         """Say how many of the rows of a table were searched."""
         rows = step.candidates.changed_rows(span)
         assert rows is not None
-        total, read_rows = (len(torch.unique(some)) for some in (rows, rows[read > 0]))
-        name = step.names(span)[0]
-        step.memory.remarks[name] = f"{name}: {read_rows:,} of {total:,} rows occur in the batch"
+        found, searched = (len(torch.unique(some)) for some in (rows[read > 0], rows))
+        idle = int((read == 0).sum())
+        step.memory.occurring[step.names(span)[0]] = Occurring(found, searched, idle)
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
