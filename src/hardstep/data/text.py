@@ -152,11 +152,11 @@ def hold_out_test(name: str, given: Labeled) -> Corpus:
     if not num:
         raise DataError(f"{name}: {len(sentences)} sentences are too few; give at least 5")
     order = torch.randperm(len(sentences), generator=generator(0, "test part")).tolist()
-    parts = [
+    train, test = (
         ([sentences[i] for i in chosen], [labels[i] for i in chosen])
         for chosen in (sorted(order[num:]), sorted(order[:num]))
-    ]
-    return Corpus(name, *parts)
+    )
+    return Corpus(name, train, test)
 
 
 def sst2(seed: int = 0) -> DataSet:
