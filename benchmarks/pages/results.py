@@ -18,6 +18,7 @@ from benchmarks.pages import (
     policies,
     readme,
     scarce,
+    text,
     workers,
 )
 from benchmarks.runs import ladder, spiking_libraries, tutorial
@@ -37,6 +38,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "pictures.md",
     ROOT / "docs" / "lab" / "policies.md",
     ROOT / "docs" / "lab" / "spiking-libraries.md",
+    ROOT / "docs" / "lab" / "text.md",
     ROOT / "docs" / "lab" / "workers.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
@@ -68,7 +70,7 @@ def pages() -> dict[Path, str]:
     made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
-    made["pictures"] = pictures.table()
+    made |= {"pictures": pictures.table(), "text": text.table()}
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
     made |= spiking_libraries.tables() | workers.tables()
