@@ -80,8 +80,8 @@ def pages() -> dict[Path, str]:
 
 def main() -> None:
     """Write them."""
-    for page, text in pages().items():
-        page.write_text(text)
+    for page, content in pages().items():
+        page.write_text(content)
         print(page.relative_to(ROOT))
 
 
