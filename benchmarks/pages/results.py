@@ -19,6 +19,7 @@ from benchmarks.pages import (
     policies,
     readme,
     scarce,
+    text,
     workers,
 )
 from benchmarks.runs import ladder, smollm2_logits, spiking_libraries, tutorial
@@ -39,6 +40,7 @@ MARKED = (
     ROOT / "docs" / "lab" / "pictures.md",
     ROOT / "docs" / "lab" / "policies.md",
     ROOT / "docs" / "lab" / "spiking-libraries.md",
+    ROOT / "docs" / "lab" / "text.md",
     ROOT / "docs" / "lab" / "workers.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "compare.md",
@@ -70,7 +72,7 @@ def pages() -> dict[Path, str]:
     made = readme.tables(summary) | costs.figures(summary) | scarce.figures(summary)
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
-    made["pictures"] = pictures.table()
+    made |= {"pictures": pictures.table(), "text": text.table()}
     made |= {"heads smollm2": heads.table(), "smollm2 logits": smollm2_logits.table()}
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
@@ -81,8 +83,8 @@ def pages() -> dict[Path, str]:
 
 def main() -> None:
     """Write them."""
-    for page, text in pages().items():
-        page.write_text(text)
+    for page, content in pages().items():
+        page.write_text(content)
         print(page.relative_to(ROOT))
 
 

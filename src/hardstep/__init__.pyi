@@ -35,6 +35,7 @@ from .subspaces import LayerWise as LayerWise
 from .subspaces import LowRank as LowRank
 from .subspaces import PerTensor as PerTensor
 from .subspaces import RowWise as RowWise
+from .subspaces import Scaled as Scaled
 from .subspaces import Sketch as Sketch
 from .training import Callback as Callback
 from .training import Checkpoint as Checkpoint

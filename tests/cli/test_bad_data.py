@@ -99,3 +99,26 @@ def test_missing_features_name_the_command_that_makes_them(tmp_path, monkeypatch
     done = hardstep("train", "head-binary", "--data", "sst2-smollm2", cwd=tmp_path)
     assert done.returncode == 2
     assert "python -m hardstep.frozen.smollm2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sentence\tlabel\n\n\n", "sentences of both classes, and there are none"),
+        ("sentence\tlabel\ngood\t1\n \t0\n", "line 3 is not a sentence, a tab and a class"),
+        ("sentence\tlabel\ngood\t1\nfine\t1\n", "of both classes, and all 2 are of class 1"),
+        ("sentence\tlabel\ncaf\xe9\t1\n", "is not UTF-8 text, at byte 18; save it as UTF-8"),
+        ("sentence\tlabel\ngood\t1\nbad\t0\n", "none of the 2 words of these sentences occurs 2"),
+    ],
+    ids=["empty lines", "empty sentence", "one class", "encoding", "no word twice"],
+)
+def test_sentences_at_fault_end_training(tmp_path, monkeypatch, text, message):
+    monkeypatch.setenv("HARDSTEP_DATA", str(tmp_path))
+    (tmp_path / "sst2").mkdir()
+    for name in ("train", "validation"):
+        path = tmp_path / "sst2" / f"{name}.tsv.gz"
+        path.write_bytes(gzip.compress(text.encode("latin-1")))
+    done = hardstep("train", "sst2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

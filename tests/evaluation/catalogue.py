@@ -18,6 +18,7 @@ from hardstep.subspaces import (
     LowRank,
     PerTensor,
     RowWise,
+    Scaled,
     SharedRows,
     Sketch,
     Sparse,
@@ -36,6 +37,7 @@ SUBSPACES = {
     "sparse": Sparse(1),
     "lowrank": LowRank(1),
     "sketch": Sketch(RowWise(2)),
+    "scaled": Scaled(RowWise(1, redraw=1, share=0.4), 0.5),
     "per-tensor": PerTensor({"*weight*": RowWise(1, redraw=1, share=0.4), "*": LayerWise(1)}),
 }
 

@@ -39,6 +39,7 @@ SUBSPACE_RUNS = {
     "argmax": Row((5, 0.3), (32, 8), (2, 0.5), LayerWise(8)),
     "staircase": Row((5, 1), (64, 32), (2, 1), LayerWise(4)),
     "moe": Row((0.5, 0.5), (12, 4), (0.5, 0.5), LayerWise(4), Biased()),
+    "sst2": Row((0.1, 0.1), (0.2, 0.2), (0.1, 0.1), LayerWise(64)),
     "etth1": Row((10, 0.1), (5, 1), (10, 2), LayerWise(8), momentum=(0.5, 0.95), reuse=3),
 }
 RL = Row((1.0, 0.1), (0.5, 0.05), (1.0, 0.1), Full(), particle_dim=2)  # multiples of ε

@@ -20,6 +20,7 @@ from hardstep.subspaces import (
     LowRank,
     PerTensor,
     RowWise,
+    Scaled,
     SharedRows,
     Sketch,
     Sparse,
@@ -48,6 +49,7 @@ SUBSPACES = {
     "adaptive": Adaptive(rank=1, every=2),
     "low rank": LowRank(rank=1),
     "sketch": Sketch(of=RowWise(rank=1)),
+    "scaled": Scaled(RowWise(rank=1), 0.5),
     "per tensor": PerTensor({"*weight": RowWise(rank=1), "*": Full()}),
 }
 BALANCED = ("sinkhorn", "blockwise")  # one particle cannot move where columns have fixed masses

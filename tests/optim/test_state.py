@@ -21,7 +21,16 @@ from hardstep.optim import (
 from hardstep.optim.settings import describe, list_differences
 from hardstep.schedules import Cosine, Length, Linear
 from hardstep.solvers import Blockwise, Penalized, RowSoftmax, Sinkhorn, Standardized
-from hardstep.subspaces import Adaptive, Full, LayerWise, LowRank, PerTensor, RowWise, Sketch
+from hardstep.subspaces import (
+    Adaptive,
+    Full,
+    LayerWise,
+    LowRank,
+    PerTensor,
+    RowWise,
+    Scaled,
+    Sketch,
+)
 
 from .toys import Net, batch, mse, parameters, staircase, through_disk, tiny
 
@@ -111,6 +120,7 @@ CONFIGURATIONS = {
     "sketch": {"subspace": Sketch(RowWise(2)), "rules": (WeightMomentum(0.5),)},
     "sketch of turns": {"subspace": Sketch(RowWise(2, redraw=2, share=0.5))},
     "per tensor": {"subspace": PerTensor({"*weight": RowWise(1, redraw=2), "*": Adaptive(1, 3)})},
+    "scaled": {"subspace": Scaled(RowWise(1, redraw=2), 0.5)},
     "low rank, absorbed": {"subspace": LowRank(1), "rules": (WeightDecay(0.1), Absorb(4))},
 }
 

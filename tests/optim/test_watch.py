@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hardstep import Batched, Full, Length, OneByOne, PolyStep, Simplex
+from hardstep import Batched, Full, Length, OneByOne, PolyStep, RowWise, Simplex
 from hardstep.errors import (
     DeadRowsWarning,
     HardstepWarning,
@@ -17,6 +17,7 @@ from hardstep.errors import (
     warn,
 )
 from hardstep.evaluation import ClosureObjective
+from hardstep.nn import build
 from hardstep.optim.watch import Watch
 
 from .toys import Net, Scripted, batch, constant_loss, mse, tiny
@@ -65,6 +66,14 @@ def test_steps_in_which_few_particles_see_a_difference_are_told_of_once():
         opt.step(batched=almost_constant)
     with pytest.warns(DeadRowsWarning, match=r"^nearly dead: in 5 steps .* at least 90 % of the"):
         opt.step(batched=almost_constant)
+
+
+def test_words_that_do_not_occur_in_the_batch_are_no_fault():
+    model = build(lambda: nn.Sequential(nn.Embedding(60, 4), nn.Flatten(), nn.Linear(12, 2)), 0)
+    opt = PolyStep(model, only=["0.*"], subspace=RowWise(1), polytope=Simplex(2))
+    words, labels = torch.tensor([[1, 2, 3], [2, 3, 4]]), torch.tensor([0, 1])
+    assert said(lambda: opt.step(words, labels, nn.functional.cross_entropy), 8) == []
+    assert opt.report.dead_share > 0.9
 
 
 def test_an_objective_of_the_users_own_is_not_judged():

@@ -16,6 +16,7 @@ from hardstep.subspaces import (
     LowRank,
     PerTensor,
     RowWise,
+    Scaled,
     SharedRows,
     Sketch,
     Sparse,
@@ -37,8 +38,10 @@ SUBSPACES = {
     "lowrank": LowRank(1),
     "sketch": Sketch(RowWise(1)),
     "sketch-of-turns": Sketch(RowWise(1, redraw=2, share=0.5)),
+    "scaled": Scaled(RowWise(1), 0.5),
     "per-tensor": PerTensor({"*bias*": Full(), "*": RowWise(1)}),
 }
+OBLIQUE = ("sparse", "lowrank", "scaled")  # whose directions are not orthonormal
 LINEAR = [name for name in SUBSPACES if name != "lowrank"]
 SEED = 5
 

@@ -20,6 +20,7 @@ from hardstep.subspaces import Adaptive, Global, LayerWise, Layout, LowRank, Row
 from .catalogue import (
     LINEAR,
     MODELS,
+    OBLIQUE,
     SUBSPACES,
     bound,
     flat,
@@ -131,7 +132,7 @@ def test_expand_and_project_are_a_matrix_and_its_transpose(name, model):
     if subspace.orthonormal:
         assert deviation < 1e-10
     else:
-        assert name in ("sparse", "lowrank")
+        assert name in OBLIQUE
         assert deviation > 1e-3
     coordinates, other = randn(2, subspace.dim)
     for key, stack in subspace.expand_many(torch.stack([other, coordinates])).items():
@@ -148,7 +149,7 @@ def test_expand_and_project_are_a_matrix_and_its_transpose(name, model):
 
 @EACH_SUBSPACE
 def test_groups_blocks_and_coordinates_add_up(name):
-    assert bound(name, "linear").orthonormal == (name not in ("sparse", "lowrank"))
+    assert bound(name, "linear").orthonormal == (name not in OBLIQUE)
     for model in MODELS:
         subspace, tensors = bound(name, model), tensors_of(model)
         assert sum(subspace.group_sizes) == subspace.dim == subspace.starts[-1]
@@ -163,7 +164,7 @@ def test_groups_blocks_and_coordinates_add_up(name):
 def test_memory_is_the_bytes_that_bases_hold(name):
     for model in ("linear", "bare", "one-by-one"):
         subspace = bound(name, model)
-        inner = subspace.inner if name.startswith("sketch") else subspace
+        inner = subspace.inner if name.startswith(("sketch", "scaled")) else subspace
         tables = ("place", "unit", "units", "slot", "is_bias")  # whose a coordinate is: no basis
         held = {
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()

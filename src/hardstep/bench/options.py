@@ -68,6 +68,7 @@ PAPER: Mapping[str, Callable[[int], Settings]] = {
     "cartpole": presets.rl,
     "acrobot": presets.rl,
     "etth1": presets.etth1,
+    "sst2": presets.sst2,
 }
 ANY_TASK: Mapping[str, Callable[[int], Settings]] = {
     "frugal": presets.frugal,

@@ -21,9 +21,9 @@ _Task = Annotated[
     Argument(
         help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
         "argmax, moe, csnn, bcnn; a forecast: etth1, etth1-relative, etth1-int8, etth1-gates, "
-        "waves; a head on frozen features: head-smooth, head-int8, head-binary; a policy's: "
-        "cartpole, acrobot, mountaincar, pendulum, swimmer, hopper, gym:ID; or your own as "
-        "path/to/file.py:name."
+        "waves; a classifier of text: sst2, sst2-argmax, reviews; a head on frozen features: "
+        "head-smooth, head-int8, head-binary; a policy's: cartpole, acrobot, mountaincar, "
+        "pendulum, swimmer, hopper, gym:ID; or your own as path/to/file.py:name."
     ),
 ]
 _Data = Annotated[

@@ -3,6 +3,9 @@
 Epoch e visits the examples in the order of a permutation drawn for (seed, e) alone, cut into
 batches of `batch_size`; the last, partial batch is kept. So batch i of epoch e can be had
 directly, which is how an interrupted run resumes in the middle of an epoch.
+
+Where examples have sizes, those of every few dozen batches are sorted by size before they are cut,
+and the batches shuffled.
 """
 
 from collections.abc import Iterator
@@ -15,6 +18,8 @@ from hardstep.data.dataset import DataSet, Split
 from hardstep.errors import ConfigError
 from hardstep.evaluation.origins import note_origin
 from hardstep.seeds import check_seed, generator
+
+SORTED = 64  # batches whose examples are sorted by size together
 
 
 def _refuse(given: object) -> str:
@@ -71,7 +76,25 @@ class Batches:
     def _order(self, epoch: int) -> Tensor:
         if not self.shuffle:
             return torch.arange(len(self.split))
-        return torch.randperm(len(self.split), generator=generator(self.seed, "batches", epoch))
+        order = torch.randperm(len(self.split), generator=generator(self.seed, "batches", epoch))
+        return order if self.split.sizes is None else self._put_alike_together(order, epoch)
+
+    def _put_alike_together(self, order: Tensor, epoch: int) -> Tensor:
+        """The same examples, those of a batch of about equal size; the partial batch stays last."""
+        assert self.split.sizes is not None
+        sizes = self.split.sizes[order]
+        pieces = zip(*(torch.split(part, self._sorted) for part in (order, sizes)), strict=True)
+        order = torch.cat([piece[size.argsort(stable=True)] for piece, size in pieces])
+        whole = len(order) // self.batch_size
+        draws = generator(self.seed, "order of batches", epoch)
+        batches = order[: whole * self.batch_size].reshape(whole, self.batch_size)
+        shuffled = batches[torch.randperm(whole, generator=draws)]
+        return torch.cat([shuffled.flatten(), order[whole * self.batch_size :]])
+
+    @property
+    def _sorted(self) -> int:
+        """Examples that are sorted together."""
+        return SORTED * self.batch_size
 
     def _cut(self, order: Tensor, index: int) -> tuple[Tensor, Tensor]:
         start = index * self.batch_size

@@ -23,14 +23,21 @@ class Split:
     Args:
         inputs: (N, ...), floating point; torch.long where they are indices, such as words.
         labels: torch.long (N,) for classes, floating point (N, ...) for numbers to predict.
+        sizes: (N,) how long each example is without its padding; `Batches` then puts examples of
+            about equal size together, so that little of a batch is padding.
     """
 
     inputs: Tensor
     labels: Tensor
+    sizes: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
             raise DataError(f"Split: {len(self.inputs)} inputs but {len(self.labels)} labels")
+        if self.sizes is not None and self.sizes.shape != (len(self.inputs),):
+            raise DataError(
+                f"Split: {len(self.inputs)} inputs but sizes of shape {tuple(self.sizes.shape)}"
+            )
         if not _is_usable(self.inputs):
             raise DataError(
                 "Split: inputs must be floating point, or torch.long for indices, got "
@@ -48,7 +55,8 @@ class Split:
 
     def select(self, index: Tensor) -> "Split":
         """The examples at these positions, in that order."""
-        return Split(self.inputs[index], self.labels[index])
+        sizes = None if self.sizes is None else self.sizes[index]
+        return Split(self.inputs[index], self.labels[index], sizes)
 
 
 def _is_usable(values: Tensor) -> bool:

@@ -55,6 +55,24 @@ Key = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
+class Occurring:
+    """How many of the searched rows of a table the examples of a step read.
+
+    Args:
+        read: Rows.
+        searched: Rows.
+        idle: Candidates that change a row that no example reads.
+    """
+
+    read: int
+    searched: int
+    idle: int
+
+    def __str__(self) -> str:
+        return f"{self.read:,} of {self.searched:,} rows occur in the batch"
+
+
+@dataclass(frozen=True)
 class Memory:
     """What was found out about a subspace; another may change the same tensors otherwise."""
 
@@ -65,7 +83,7 @@ class Memory:
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
     refusals: dict[tuple[Key, str], str] = field(default_factory=dict)  # why a tier is not used
-    remarks: dict[str, str] = field(default_factory=dict)  # on what was searched, by tensor
+    occurring: dict[str, Occurring] = field(default_factory=dict)  # rows of tables, by tensor
 
 
 @dataclass(frozen=True)

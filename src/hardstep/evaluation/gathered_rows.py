@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.blocks import Step
+from hardstep.evaluation.blocks import Occurring, Step
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.gathered import Gathering
 from hardstep.evaluation.incremental.columns import Column
@@ -58,12 +58,13 @@ class Reading:
         start = self.span.start + place * self.each
         return Usual(Span(self.span.block, start, start + self.each), float(own[place]))
 
-    def describe(self) -> str:
+    @property
+    def occurring(self) -> Occurring:
         """How many of the rows of a table are searched."""
-        rows = self.candidates.changed_rows(self.span)
+        rows, read = self.candidates.changed_rows(self.span), self.read.flatten() > 0
         assert rows is not None
-        total, read = (len(torch.unique(some)) for some in (rows, rows[self.read.flatten() > 0]))
-        return f"{read:,} of {total:,} rows occur in the batch"
+        found, searched = (len(torch.unique(some)) for some in (rows[read], rows))
+        return Occurring(found, searched, int((~read).sum()))
 
     def cut(self, gathering: Gathering) -> list[Span]:
         """Tiles of whole particles, at least one each, that reach about as many examples."""

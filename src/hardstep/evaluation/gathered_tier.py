@@ -82,8 +82,7 @@ class Gathered(Tier):
             each = whole.span.num / len(whole.cut(gathering))
             check_worth(step, gathering, trial, each, whole.mean / usual.read)
             known = trial.losses
-        name = step.names(reading.span)[0]
-        step.memory.remarks[name] = f"{name}: {reading.describe()}"
+        step.memory.occurring[step.names(reading.span)[0]] = reading.occurring
         return reading.tile(tiles, known, partial(_run, gathering))
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:

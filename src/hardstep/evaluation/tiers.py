@@ -36,6 +36,7 @@ from hardstep.evaluation.blocks import (
     Carried,
     Fused,
     Memory,
+    Occurring,
     Plain,
     Step,
     Tier,
@@ -83,7 +84,7 @@ class Incremental:
         self.fused = fused
         self.notes: dict[tuple[str, ...], str] = {}
         self._cut = ""  # why there was no record in the last step
-        self._remarks: Mapping[str, str] = {}  # on what was searched in the last step, by tensor
+        self._occurring: Mapping[str, Occurring] = {}  # rows of tables in the last step, by tensor
         self._spent: dict[str, float] = defaultdict(float)  # seconds of the last step, by tier
         self._memories: Findings[BoundSubspace, Memory] = Findings()
         self._ready: tuple[Problem, int, Record | str] | None = None  # for the next step
@@ -99,7 +100,7 @@ class Incremental:
         shares = self._share_time(" of the time")
         if self._cut:
             shares = f"{shares}; {self._cut}"
-        shares = "; ".join([shares, *self._remarks.values()])
+        shares = "; ".join([shares, *(f"{name}: {rows}" for name, rows in self._occurring.items())])
         fast = (*ON_RECORD, STREAMED)
         slow = [(names, why) for names, why in self.notes.items() if why not in fast]
         if not slow:
@@ -107,6 +108,11 @@ class Incremental:
         names, why = slow[0]
         blocks = f"{len(slow)} of {len(self.notes)} blocks"
         return f"{shares}; whole forward passes for {blocks}; {names[0]}: {why}"
+
+    @property
+    def idle(self) -> int:
+        """Candidates of the last step that change rows which no example of the batch reads."""
+        return sum(rows.idle for rows in self._occurring.values())
 
     @property
     def path(self) -> str:
@@ -148,7 +154,7 @@ class Incremental:
         step = self._begin(candidates, problem)
         self._spent.clear()
         self._cut = step.reason if isinstance(step, Cut) else ""
-        self._remarks = {} if isinstance(step, str) else step.memory.remarks
+        self._occurring = {} if isinstance(step, str) else step.memory.occurring
         if isinstance(step, str):
             self.notes = {block.names: step for block in candidates.subspace.blocks}
             return _Plain(self.fallback.open(candidates, problem), self._note_fallback)

@@ -37,13 +37,16 @@ from hardstep.nn.spiking import (
 )
 from hardstep.nn.staircase import Staircase
 from hardstep.nn.surrogate import Surrogate, with_surrogates
+from hardstep.nn.tokens import ArgmaxSelfAttention, EncoderLayer, SoftmaxSelfAttention
 from hardstep.nn.wake import WakeReport, Woken, wake
 
 __all__ = [
     "ArgmaxAttention",
+    "ArgmaxSelfAttention",
     "Binary",
     "BinaryConv2d",
     "BinaryLinear",
+    "EncoderLayer",
     "HardLSTM",
     "HardMoE",
     "Identity",
@@ -58,6 +61,7 @@ __all__ = [
     "SmoothLIF",
     "SoftMoE",
     "SoftmaxAttention",
+    "SoftmaxSelfAttention",
     "SpikingMLP",
     "SpikingNet",
     "SpikingVGG11Small",

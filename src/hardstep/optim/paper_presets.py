@@ -185,6 +185,21 @@ def etth1(steps: int) -> Settings:
 
 
 @preset
+def sst2(steps: int) -> Settings:
+    """A transformer from scratch on SST-2: flat temperature, rank 64.
+
+    The paper prints no radii for it; these are those of its run on all weights of GPT-2.
+    """
+    del steps  # nothing is scheduled
+    return Settings(
+        subspace=LayerWise(64),
+        temperature=0.1,
+        step_radius=TimesTemperature(2.0),
+        probe_radius=TimesTemperature(1.0),
+    )
+
+
+@preset
 def theory(
     temperature: float = 0.5, step_radius: float = 2.0, probe_radius: float = 1.0, rank: int = 4
 ) -> Settings:

@@ -16,6 +16,7 @@ from hardstep.optim.paper_presets import (
     preset,
     rl,
     snn,
+    sst2,
     staircase,
     theory,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "signs",
     "sketch",
     "snn",
+    "sst2",
     "staircase",
     "theory",
     "warm",

@@ -59,11 +59,11 @@ class Watch:
         if len(self._losses) < STILL_STEPS:
             self._losses.append(report.loss)
         self._best = min(self._best, report.loss)
-        self._note_dead(report)
+        self._note_dead(report, _find_dead(report, objective))
         self._note_still(report)
 
-    def _note_dead(self, report: StepReport) -> None:
-        self._dead = [*self._dead, report.dead_share] if report.dead_share >= DEAD else []
+    def _note_dead(self, report: StepReport, share: float) -> None:
+        self._dead = [*self._dead, share] if share >= DEAD else []
         way_out = (
             "if units of the network never fire, hardstep.nn.wake(model, inputs) scales its layers "
             f"until they do; else enlarge probe_radius, {report.probe_radius:g} here; "
@@ -119,3 +119,13 @@ class Watch:
         if category not in self._said:
             self._said.add(category)
             warn(category, text)
+
+
+def _find_dead(report: StepReport, objective: Objective) -> float:
+    """The share of dead rows among the particles that the batch could tell something about.
+
+    Words that do not occur in the batch are dead, and nothing is wrong with them.
+    """
+    evaluator = objective.evaluator if isinstance(objective, ModelObjective) else None
+    idle = getattr(evaluator, "idle", 0) / max(1, report.evaluations)
+    return (report.dead_share - idle) / (1 - idle) if idle < 1 else 0.0

@@ -17,6 +17,7 @@ from hardstep.subspaces.layout import Layout, TensorSpec, layer_budget, trainabl
 from hardstep.subspaces.lowrank import LowRank
 from hardstep.subspaces.pertensor import PerTensor
 from hardstep.subspaces.rowwise import RowWise
+from hardstep.subspaces.scaled import Scaled
 from hardstep.subspaces.sketch import JointSubspace, Sketch
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LowRank",
     "PerTensor",
     "RowWise",
+    "Scaled",
     "SharedRows",
     "Sketch",
     "Sparse",

@@ -10,10 +10,11 @@ from hardstep.tasks.heads import HEADS, SMOLLM2_HEADS
 from hardstep.tasks.policies import DATA as POLICIES
 from hardstep.tasks.policies import NAMES, STEMS, find_policy, is_policy
 from hardstep.tasks.task import Task, stop_at_goal
+from hardstep.tasks.texts import TEXTS
 
 OTHER_NAMES = {"mnist": "mlp"}  # the paper's name for the plain network, whatever its data
 DEFAULT_DATA = "digits"  # of commands
-OWN_DATA = {**FORECASTS, **HEADS}  # tasks that bring their data
+OWN_DATA = {**FORECASTS, **HEADS, **TEXTS}  # tasks that bring their data
 BY_DATA = {**ON_IMAGES, SST2_SMOLLM2.name: SMOLLM2_HEADS}
 
 
