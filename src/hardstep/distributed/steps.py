@@ -2,12 +2,12 @@
 
 import hashlib
 import pickle
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, check_closure
+from hardstep.distributed.jobs import Asked, PointsJob, SearchJob, Space, Target, check_closure
 from hardstep.distributed.messages import VERSION, Digests, Need, Step, StepMessage, Task
 from hardstep.distributed.tensors import Known, TensorTable, freeze, pack, pack_values
 from hardstep.evaluation import ClosureObjective, ModelObjective
@@ -90,8 +90,8 @@ class StepWriter:
     def _pack_parts(self, job: Job) -> tuple[tuple[Part, ...], dict[str, Tensor]]:
         """The parts of a job, and the state of its subspace, which is all that changes of one."""
         state = job.space.subspace.state_dict() if isinstance(job, SearchJob) else {}
-        parts = []
-        for number, thing in enumerate(job.parts):
+        parts, things = [], cast("tuple[Target | Space | PointsJob, ...]", job.parts)
+        for number, thing in enumerate(things):
             if isinstance(thing, Space) and state and len(self._parts) > number:
                 before = self._parts[number]
                 if isinstance(before.thing, Space) and before.thing.subspace is thing.subspace:
