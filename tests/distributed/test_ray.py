@@ -142,10 +142,10 @@ def test_four_boards_that_drift_fail_and_disagree_find_better_settings(workers):
     assert after < before / 3
 
 
-def test_bad_input_is_a_sentence_and_leaves_nothing_running():
+def test_bad_input_is_a_sentence_and_leaves_nothing_running(tmp_path):
     with pytest.raises(ConfigError, match="names must be different words"):
         Ray(names=["a", "a"])
-    words = ["train", "snn", "--steps", "2", "--ray", "127.0.0.1:1", "--out", "/nonexistent/x"]
+    words = ["train", "snn", "--steps", "2", "--ray", "127.0.0.1:1", "--out", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "hardstep", *words],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},

@@ -101,11 +101,13 @@ def test_a_lost_rank_ends_the_others_with_a_sentence_and_the_run_can_be_resumed(
     assert checkpoints.load(tmp_path / "run" / "checkpoint.pt")["optimizer"]["step"] > 0
 
 
-def test_ranks_that_are_unlike_are_refused_by_the_first():
-    words = ["-m", "hardstep", "train", "snn", "--steps", "2", "--out", "/nonexistent/never"]
+def test_ranks_that_are_unlike_are_refused_by_the_first(tmp_path):
+    out = tmp_path / "never"
+    words = ["-m", "hardstep", "train", "snn", "--steps", "2", "--out", str(out)]
     ranks = start_ranks(words, [{}, {"OMP_NUM_THREADS": "2"}])
     said = [rank.communicate(timeout=60)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 2]
+    assert not out.exists()
     sentence = "hardstep: rank 0 has threads 1 and rank 1 has 2; start all ranks with the same"
     assert said[0].strip().splitlines()[-1] == sentence
     assert "hardstep:" not in said[1]
