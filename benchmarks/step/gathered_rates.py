@@ -1,7 +1,6 @@
 """What gathering and whole forward passes take per candidate, beside what the evaluator estimates.
 
     python -m benchmarks.step.gathered_rates [name ...]    some networks; all by default
-    python -m benchmarks.step.gathered_rates --fit         and the rates that fit what was measured
 
 Networks of tokens from tiny to ordinary: attention by softmax and argmax, torch's encoder layers,
 layers on every token, rows of tables. One thread, processor time, the best of a few runs.
@@ -22,12 +21,12 @@ from hardstep import PolyStep
 from hardstep.evaluation import Batched, Incremental, Problem, gathered_tier, gathered_worth
 from hardstep.evaluation.blocks import Fused, Step
 from hardstep.evaluation.candidates import Span
-from hardstep.evaluation.effort import Effort
+from hardstep.evaluation.gathered import Gathering
 from hardstep.evaluation.gathered_tier import Gathered
 from hardstep.evaluation.tiling import Tiling
 from hardstep.subspaces import RowWise
 
-BUDGET, CLASSES, SECONDS, RUNS, STEPS = 1 << 30, 10, 0.05, 2, 200
+BUDGET, CLASSES, SECONDS, RUNS = 1 << 30, 10, 0.05, 2
 
 
 class Encoder(nn.Module):
@@ -92,12 +91,11 @@ def list_cases() -> dict[str, Case]:
 
 
 class Block(NamedTuple):
-    """One block: nanoseconds of a candidate, counts behind the estimates, and these."""
+    """Nanoseconds of a candidate of one block: measured, and estimated."""
 
     name: str
     gathered: float
     batched: float
-    counts: tuple[list[float], list[float]]
     estimates: tuple[float, float]
 
 
@@ -115,44 +113,21 @@ def measure(name: str, case: Case) -> Iterator[Block]:
     for span in candidates.spans():
         if isinstance(Fused(BUDGET).plan(step, span), Tiling):
             continue
-        seen: list[tuple[tuple[list[float], list[float]], tuple[float, float]]] = []
+        seen: list[tuple[float, float]] = []
         with patch.object(gathered_tier, "check_worth", lambda *a, s=seen: s.append(_look(*a))):
             tiling = Gathered(BUDGET).plan(step, span)
         if not isinstance(tiling, Tiling) or not seen:
             continue
-        tiles = tiling.cut()[1:4]
-        if not tiles:
-            continue  # all has been evaluated to see what it takes
+        tiles = tiling.cut()[:3]
         few = Span(span.block, span.start, min(span.end, span.start + gathered_worth.PLAIN_TILE))
         gathered = _time(lambda t=tiling, own=tiles: t.run(own)) / sum(t.num for t in tiles)
         batched = _time(lambda own=few: plain.losses(candidates, problem, [own])) / few.num
-        yield Block(f"{name} {step.names(span)[0]}", gathered, batched, *seen[0])
+        yield Block(f"{name} {step.names(span)[0]}", gathered, batched, seen[0])
 
 
-def _look(
-    step: Step, gathering: object, trial: gathered_worth.Trial, tile: float, share: float = 1.0
-) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
-    """Counts and estimates, of gathering and of whole forward passes."""
-    num = step.candidates.find_block(trial.span.block).num
-
-    def estimate() -> tuple[float, float]:
-        own = gathered_worth.estimate_gathered(gathering, trial, tile, share)  # type: ignore[arg-type]
-        return own, gathered_worth.estimate_plain(step, gathering, num)  # type: ignore[arg-type]
-
-    counts: tuple[list[float], list[float]] = [], []
-    nothing = dict.fromkeys(RATES, 0.0) | {"GATHERED": Effort(), "PLAIN": Effort()}
-    for rate in RATES:
-        for number in range(3 if rate in ("GATHERED", "PLAIN") else 1):
-            one: object = 1.0
-            if rate in ("GATHERED", "PLAIN"):
-                one = Effort(*(float(place == number) for place in range(3)))
-            with patch.multiple(gathered_worth, **{**nothing, rate: one}):
-                for found, value in zip(counts, estimate(), strict=True):
-                    found.append(value)
-    return counts, estimate()
-
-
-RATES = ("GATHERED", "COMPILED_BYTE", "PLAIN", "PLAIN_START")
+def _look(step: Step, gathering: Gathering, span: Span, share: float = 1.0) -> tuple[float, float]:
+    own = gathered_worth.estimate_gathered(step, gathering, span, span.num, share)
+    return own, gathered_worth.estimate_plain(step, gathering, span, span.num)
 
 
 def _time(run: Callable[[], object]) -> float:
@@ -166,37 +141,14 @@ def _time(run: Callable[[], object]) -> float:
     return 1e9 * min(taken)
 
 
-def fit(blocks: list[Block]) -> list[float]:
-    """Rates with which the ratio of both estimates is near the ratio of both measurements."""
-    counts = [torch.tensor([b.counts[side] for b in blocks]) for side in (0, 1)]
-    taken = [torch.tensor([b[1 + side] for b in blocks]) for side in (0, 1)]
-    start = [*gathered_worth.GATHERED, gathered_worth.COMPILED_BYTE]
-    start += [*gathered_worth.PLAIN, gathered_worth.PLAIN_START]
-    rates = torch.tensor(start).log().requires_grad_()
-    solver = torch.optim.LBFGS([rates], max_iter=STEPS, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        solver.zero_grad()
-        logs = [(own @ rates.exp()).log() for own in counts]
-        off = [one - real.log() for one, real in zip(logs, taken, strict=True)]
-        total = F.smooth_l1_loss(off[0], off[1]) + 0.1 * sum(one.square().mean() for one in off)
-        total.backward()  # type: ignore[no-untyped-call]
-        return total
-
-    solver.step(loss)
-    return [float(f"{rate:.2g}") for rate in rates.detach().exp()]
-
-
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     cases = list_cases()
-    names = [name for name in sys.argv[1:] if name != "--fit"] or list(cases)
-    blocks = []
+    names = sys.argv[1:] or list(cases)
     with torch.no_grad():
         for name in names:
             for block in measure(name, cases[name]):
-                blocks.append(block)
                 own, whole = (value / 1e3 for value in block.estimates)
                 print(
                     f"{block.name:45} gathered {block.gathered / 1e3:7.0f} µs (estimated {own:.0f})"
@@ -204,8 +156,6 @@ def main() -> None:
                     f"{block.gathered / block.batched:.2f} ({own / whole:.2f})",
                     flush=True,
                 )
-    if "--fit" in sys.argv:
-        print("GATHERED, COMPILED_BYTE, PLAIN, PLAIN_START:", *fit(blocks))
 
 
 if __name__ == "__main__":

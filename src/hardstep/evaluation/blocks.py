@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hardstep.evaluation.batched import BATCHED, Batched
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.effort import Effort, count_effort
+from hardstep.evaluation.effort import Effort
 from hardstep.evaluation.events import Code, Program
 from hardstep.evaluation.events import Tables as EventTables
 from hardstep.evaluation.explain import Cost, TierReport
@@ -79,6 +79,7 @@ class Memory:
     plans: dict[Key, KernelPlan] = field(default_factory=dict)
     programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
     passes: dict[Key, Passes] = field(default_factory=dict)  # of gathered examples
+    efforts: dict[Key, Effort] = field(default_factory=dict)  # of a record's operations
     peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
@@ -120,11 +121,6 @@ class Step:
     def event_tables(self) -> EventTables:
         """The record's values as kernels of events read them."""
         return EventTables(self.record)
-
-    @cached_property
-    def forward_effort(self) -> Effort:
-        """What torch has to do for a plain forward pass."""
-        return count_effort(self.record, self.record.nodes, REGISTRY)
 
     @cached_property
     def forward_work(self) -> float:

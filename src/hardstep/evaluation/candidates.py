@@ -77,11 +77,6 @@ class Candidates:
         """Candidates of a particle."""
         return self.offsets.shape[1] * self.offsets.shape[2]
 
-    def split(self, span: Span) -> tuple[Span, Span]:
-        """The candidates of a span's first particle, and the others."""
-        middle = min(span.end, span.start + self.per_particle)
-        return Span(span.block, span.start, middle), Span(span.block, middle, span.end)
-
     def spans(self) -> Iterator[Span]:
         """Runs of candidates by block."""
         num_groups = torch.tensor([len(b.group_sizes) for b in self.subspace.blocks])

@@ -7,7 +7,6 @@ are cut by the examples that they reach, not by candidates.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,13 +19,6 @@ from hardstep.evaluation.tiling import Tiling
 
 Run = Callable[[Candidates, Span], Tensor]
 EXAMPLES_BYTES = 4 << 20  # the largest value of the examples that run together
-
-
-class Usual(NamedTuple):
-    """A particle that is like others."""
-
-    span: Span
-    read: float  # examples that each of its candidates reaches
 
 
 class Reading:
@@ -49,14 +41,14 @@ class Reading:
         return float(self.read.double().mean())
 
     @cached_property
-    def usual(self) -> "Usual | None":
+    def usual(self) -> Span | None:
         """The particle that reaches about as many as those do that reach any; if there are any."""
         own = self.read[:, 0].double()
         if not bool((own > 0).any()):
             return None
         place = int((own - own[own > 0].mean()).abs().argmin())
         start = self.span.start + place * self.each
-        return Usual(Span(self.span.block, start, start + self.each), float(own[place]))
+        return Span(self.span.block, start, start + self.each)
 
     @property
     def occurring(self) -> Occurring:
@@ -78,30 +70,19 @@ class Reading:
             start += self.each * count
         return tiles
 
-    def tile(self, tiles: list[Span], known: Tensor | None, run: Run) -> Tiling:
-        """These tiles; candidates that reach no example are the base.
-
-        Args:
-            tiles: See `cut`.
-            known: Losses of the usual particle, if there is one.
-            run: Finds the losses of candidates.
-        """
+    def tile(self, tiles: list[Span], run: Run) -> Tiling:
+        """These tiles; candidates that reach no example are the base."""
 
         def run_all(wanted: list[Span]) -> Tensor:
             parts = [p for tile in wanted for p in (tiles if tile == self.span else [tile])]
-            return torch.cat([self._run_tile(part, known, run) for part in parts])
+            return torch.cat([self._run_tile(part, run) for part in parts])
 
         return Tiling(self.span, lambda: tiles, run_all)
 
-    def _run_tile(self, tile: Span, known: Tensor | None, run: Run) -> Tensor:
+    def _run_tile(self, tile: Span, run: Run) -> Tensor:
         losses = self.base.expand(tile.end - tile.start).clone()
         first = (tile.start - self.span.start) // self.each
         active = self.read[first : first + (tile.end - tile.start) // self.each, 0] > 0
-        if self.usual is not None and tile.start <= self.usual.span.start < tile.end:
-            assert known is not None
-            begin = self.usual.span.start - tile.start
-            losses[begin : begin + self.each] = known
-            active[begin // self.each] = False
         places = active.repeat_interleave(self.each).nonzero()[:, 0]
         if len(places):
             some = _choose(self.candidates, tile, active)

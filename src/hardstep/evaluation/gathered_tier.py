@@ -15,11 +15,11 @@ from hardstep.evaluation.explain import Cost, TierReport
 from hardstep.evaluation.fused import Unfusable
 from hardstep.evaluation.gathered import Gathering, Mixed, Passes, Plan, Scene
 from hardstep.evaluation.gathered_rows import Reading, find_reading
-from hardstep.evaluation.gathered_worth import check_worth, try_out
+from hardstep.evaluation.gathered_worth import check_worth
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY
-from hardstep.evaluation.tiling import Tiling, tile_behind
+from hardstep.evaluation.tiling import Tiling, tile_evenly
 from hardstep.evaluation.trace.record import Refused
 
 TILE = 64  # candidates whose columns are carried together, at most
@@ -47,12 +47,14 @@ class Gathered(Tier):
                 return ""
             reading = find_reading(step, span, gathering)
             if reading is None:
-                return self._tile(step, span, gathering)
+                check_worth(step, gathering, span)
+                run = partial(_run, gathering, step.candidates)
+                return tile_evenly(span, _find_tile(gathering), run)
+            whole = _find_whole(step, gathering, reading)
+            check_worth(step, gathering, span, whole.mean / gathering.scene.num)
             return self._tile_by_examples(step, gathering, reading)
         except Mixed:
             return ""
-        except Unfusable as unfit:  # these candidates, not the operations
-            return str(unfit)
         except Refused:
             raise
         except Exception as fault:  # ours; there is a slower tier that is right
@@ -64,26 +66,10 @@ class Gathered(Tier):
         return needed <= self.memory_budget
 
     @staticmethod
-    def _tile(step: Step, span: Span, gathering: Gathering) -> Tiling:
-        """Tiles of one size behind the first particle, which shows whether they pay."""
-        run, size = partial(_run, gathering, step.candidates), _find_tile(gathering)
-        first, rest = step.candidates.split(span)
-        trial = try_out(gathering, first, run)
-        check_worth(step, gathering, trial, min(size, step.candidates.find_block(span.block).num))
-        return tile_behind(first, trial.losses, rest, size, run)
-
-    @staticmethod
     def _tile_by_examples(step: Step, gathering: Gathering, reading: Reading) -> Tiling:
-        """Tiles that reach about as many examples; a usual particle shows whether they pay."""
-        tiles, usual, known = reading.cut(gathering), reading.usual, None
-        if usual is not None:
-            trial = try_out(gathering, usual.span, partial(_run, gathering, step.candidates))
-            whole = _find_whole(step, gathering, reading)
-            each = whole.span.num / len(whole.cut(gathering))
-            check_worth(step, gathering, trial, each, whole.mean / usual.read)
-            known = trial.losses
+        """Tiles that reach about as many examples."""
         step.memory.occurring[step.names(reading.span)[0]] = reading.occurring
-        return reading.tile(tiles, known, partial(_run, gathering))
+        return reading.tile(reading.cut(gathering), partial(_run, gathering))
 
     def describe(self, step: Step, span: Span, reason: str) -> TierReport:
         """See `Tier.describe`."""
@@ -97,7 +83,8 @@ class Gathered(Tier):
             return report
         whole = _find_whole(step, gathering, own)
         share = whole.mean / own.mean if own.mean else 1.0
-        return report._replace(start=whole.usual and whole.usual.span.start, share=share)
+        usual = whole.usual
+        return report._replace(start=None if usual is None else usual.start, share=share)
 
 
 def _find_whole(step: Step, gathering: Gathering, part: Reading) -> Reading:

@@ -40,21 +40,6 @@ def tile_evenly(span: Span, size: int, run: Callable[[Span], Tensor]) -> Tiling:
     return Tiling(span, lambda: list(span.tiles(size)), run_all)
 
 
-def tile_behind(
-    first: Span, losses: Tensor, rest: Span, size: int, run: Callable[[Span], Tensor]
-) -> Tiling:
-    """The same behind candidates that have been evaluated, to see what they take."""
-    span = Span(first.block, first.start, rest.end)
-
-    def run_all(tiles: list[Span]) -> Tensor:
-        pieces = [losses] if tiles[0] in (span, first) else []
-        for tile in [rest if tile == span else tile for tile in tiles if tile != first]:
-            pieces += tile.evaluate(run, size)
-        return torch.cat(pieces)
-
-    return Tiling(span, lambda: [first, *rest.tiles(size)], run_all)
-
-
 def tile_among_threads(span: Span, size: int, run: Callable[[Span], Tensor]) -> Tiling:
     """Tiles of one size, each evaluated by one thread; by all of them what is left at the end."""
 
