@@ -99,7 +99,7 @@ class OpenTile:
         env: dict[int, Change] = {}
         for number, (index, (_, layout)) in enumerate(cuts.items()):
             value = self.kernel.base(index)
-            new = layout.restore(self._made["out", number][chosen])
+            new = layout.restore(self._made["out", number].index_select(0, chosen))
             if len(cuts) > 1:  # an example may differ at one cut, and not at another
                 own = flags[number][chosen].reshape(-1, *[1] * (new.dim() - 1))
                 new = torch.where(own, new, value.movedim(layout.axis, 0)[pairs.example])

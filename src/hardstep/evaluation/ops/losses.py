@@ -41,10 +41,11 @@ def _carry_nll(node: Node, env: Env, base: Lookup, pairs: Pairs) -> Result:
     if labels.dim() != 1 or reduction == 0:
         return None
     one = torch.ops.aten.nll_loss_forward.default
-    new, chosen = gather_examples(scores.index, env, base, pairs), labels[pairs.example]
+    new = gather_examples(scores.index, env, base, pairs)
+    chosen = labels.index_select(0, pairs.example)
     old = one(base(scores.index), labels, class_weight, 0, ignore)[0]
     found = one(new, chosen, class_weight, 0, ignore)[0]
-    difference = found.double() - old.double()[pairs.example]
+    difference = found.double() - old.double().index_select(0, pairs.example)
     total = difference.new_zeros(pairs.num_candidates).index_add_(0, pairs.candidate, difference)
     weight_sum = base(node.outputs[1]).double()
     result = base(node.outputs[0]).double() + (total / weight_sum if reduction == 1 else total)
