@@ -231,3 +231,25 @@ def test_tiles_and_budgets_below_one_are_refused():
     with pytest.raises(ConfigError, match="memory_budget must be a number > 0 and finite, got 0"):
         Batched(memory_budget=0)
     assert repr(Batched(tile=3, memory_budget=8)) == "Batched(tile=3, memory_budget=8)"
+
+
+class Encoder(nn.Module):
+    """torch's layer drops numbers of a transposed view, which a batch lays out otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.2, batch_first=True)
+
+    def forward(self, inputs):
+        return self.layer(inputs).mean(dim=1)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_random_numbers_that_fall_elsewhere_in_a_batch_are_noticed(mode):
+    torch.manual_seed(0)
+    model, inputs = getattr(Encoder().double(), mode)(), torch.randn(3, 5, 4).double()
+    problem = Problem(model, inputs, torch.tensor([0, 1, 3]), F.cross_entropy)
+    evaluator = Batched()
+    right_losses(candidates_for(model), problem, evaluator)
+    told = "one by one: RuntimeError: random numbers fall elsewhere in a batch of candidates"
+    assert evaluator.note == (told if mode == "train" else "batched")

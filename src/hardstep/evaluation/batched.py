@@ -7,7 +7,8 @@ the memory budget, as long as it holds one tile. Where it does not, tiles are ha
 measured memory of their forward passes fits.
 
 A model that `vmap` cannot run (branches on values, leaves torch, custom kernels) is evaluated
-one by one, and `note` says why.
+one by one, and `note` says why. So is one whose random numbers fall elsewhere under `vmap`: dropout
+fills a mask in the order in which its input lies in memory, and a batch may lie there otherwise.
 """
 
 from collections.abc import Sequence
@@ -27,12 +28,14 @@ from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 from hardstep.evaluation.sharing import ByTiles, Questions, ask_once
+from hardstep.evaluation.verify import find_contradiction
 
 BATCHED = "batched"
 _UNUSED = "not used yet"
 TILE_BYTES = 128 << 20  # a tile of the default size works on about this much at a time
 MAX_TILE = 32  # more candidates per call stop paying and start missing the caches
 LIVE_VALUES = 4  # intermediate results of the largest size that are alive together
+COMPARED = 4  # candidates that show where random numbers fall
 VMAP_COPIES = 1.5  # under vmap a bias is added apart, and what must be permuted is copied
 
 
@@ -54,7 +57,8 @@ class Batched:
         self.memory_budget = memory_budget
         self.note = _UNUSED
         self._refused: Findings[nn.Module, str] = Findings()
-        self._sizes: Findings[nn.Module, dict[str, _Size]] = Findings()
+        self._sizes: Findings[nn.Module, dict[str, _Pass]] = Findings()
+        self._compared: Findings[nn.Module, set[str]] = Findings()
 
     def __repr__(self) -> str:
         return f"Batched(tile={self.tile}, memory_budget={self.memory_budget})"
@@ -136,23 +140,40 @@ class Batched:
     def _run_tiles(
         self, candidates: Candidates, problem: Problem, spans: Sequence[Span] | None
     ) -> Tensor:
+        self._check_random(candidates, problem)
         run = partial(_run_tile, candidates, problem)
         pieces: list[Tensor] = []
         for span in candidates.spans() if spans is None else spans:
             pieces += span.evaluate(run, self._tile_size(candidates, problem, span))
         return torch.cat(pieces)
 
-    def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
-        """Fixed by the model and the batch; the budget only lowers it when it must."""
+    def _check_random(self, candidates: Candidates, problem: Problem) -> None:
+        """Refuse a model whose first losses are not those of plain forward passes."""
+        known, shapes = self._know(candidates, problem), find_shapes(problem)
+        if not known.is_random or shapes in self._compared.setdefault(problem.model, set()):
+            return
+        few = next(next(candidates.spans()).tiles(COMPARED))
+        losses = _run_tile(candidates, problem, few)
+        with isolate(problem.model):
+            base = problem.run(candidates.base, {}, candidates.seed)
+        if find_contradiction(candidates, problem, few, losses, base) is not None:
+            raise RuntimeError("random numbers fall elsewhere in a batch of candidates")
+        self._compared[problem.model].add(shapes)
+
+    def _know(self, candidates: Candidates, problem: Problem) -> "_Pass":
         shapes, known = find_shapes(problem), self._sizes.setdefault(problem.model, {})
         if shapes not in known:
             known[shapes] = _measure(candidates, problem)
-        size = self.tile or MAX_TILE
-        while self.tile is None and size > 1 and size * known[shapes].usual > TILE_BYTES:
+        return known[shapes]
+
+    def _tile_size(self, candidates: Candidates, problem: Problem, span: Span) -> int:
+        """Fixed by the model and the batch; the budget only lowers it when it must."""
+        known, size = self._know(candidates, problem), self.tile or MAX_TILE
+        while self.tile is None and size > 1 and size * known.usual > TILE_BYTES:
             size //= 2
         own = candidates.changed_bytes(span)
         # The changed tensors are built from parts of their size before the forward pass runs.
-        bytes_each = own + max(own, VMAP_COPIES * known[shapes].peak)
+        bytes_each = own + max(own, VMAP_COPIES * known.peak)
         while size > 1 and size * bytes_each > self.memory_budget:
             size //= 2
         return size
@@ -197,32 +218,35 @@ def _run(
         return losses
 
 
-class _LargestValue(DispatchMode):
-    """Notes the size of the largest result of a forward pass."""
+class _Watch(DispatchMode):
+    """Notes the size of a forward pass's largest result, and whether it draws random numbers."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.nbytes = 0
+        self.is_random = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.is_random |= torch.Tag.nondeterministic_seeded in func.tags
         result = func(*args, **(kwargs or {}))
         tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         self.nbytes = max([self.nbytes, *(t.numel() * t.element_size() for t in tensors)])
         return result
 
 
-class _Size(NamedTuple):
-    """Bytes of one candidate's forward pass."""
+class _Pass(NamedTuple):
+    """One candidate's forward pass."""
 
-    usual: int  # an estimate that sets the default tile
-    peak: int  # what was alive at most, which the budget must hold
+    usual: int  # bytes, an estimate that sets the default tile
+    peak: int  # bytes alive at most, which the budget must hold
+    is_random: bool
 
 
-def _measure(candidates: Candidates, problem: Problem) -> _Size:
-    with isolate(problem.model), LiveBytes() as live, _LargestValue() as largest:
+def _measure(candidates: Candidates, problem: Problem) -> _Pass:
+    with isolate(problem.model), LiveBytes() as live, _Watch() as watch:
         problem.run(candidates.base, {}, candidates.seed)
     weights = sum(tensor.numel() * tensor.element_size() for tensor in candidates.base.values())
-    return _Size(int(weights + LIVE_VALUES * largest.nbytes), live.peak)
+    return _Pass(int(weights + LIVE_VALUES * watch.nbytes), live.peak, watch.is_random)
 
 
 def _first_sentence(error: BaseException) -> str:
