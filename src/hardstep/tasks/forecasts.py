@@ -122,8 +122,8 @@ def in_turns(steps: int) -> Settings:
     return Settings(
         subspace=PerTensor({"head.*": RowWise(None), "*": RowWise(2, redraw=1, share=0.02)}),
         polytope=Simplex(4),
-        temperature=1e-3,
-        step_radius=Length(Cosine(0.1, 3e-3, steps)),
+        temperature=3e-4,
+        step_radius=Length(Cosine(0.04, 1.2e-3, steps)),
         probe_radius=Length(0.5),
         rules=(WeightMomentum(0.9),),
     )
@@ -148,7 +148,7 @@ def _forecast(
         also=(MAE,),
         panel=draw_forecasts,
         data_name=data.__name__,
-        **{"settings": in_turns, "steps": 3_000, "batch_size": 32, **options},
+        **{"settings": in_turns, "steps": 3_000, "batch_size": 64, **options},
     )
 
 
