@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.pages import (
     costs,
     edges,
+    forecasts,
     fuzz,
     heads,
     marked,
@@ -34,6 +35,7 @@ PAGE = ROOT / "docs" / "lab" / "results.md"
 MARKED = (
     ROOT / "README.md",
     ROOT / "docs" / "lab" / "comparing.md",
+    ROOT / "docs" / "lab" / "forecasts.md",
     ROOT / "docs" / "lab" / "fuzz.md",
     ROOT / "docs" / "lab" / "gallery.md",
     ROOT / "docs" / "lab" / "heads.md",
@@ -73,6 +75,7 @@ def pages() -> dict[Path, str]:
     made |= {"costs": costs.table(summary), "edges": edges.table(summary)}
     made |= {"scarce": scarce.table(summary), "fuzz": fuzz.table()} | tutorial.parts()
     made |= {"pictures": pictures.table(), "text": text.table()}
+    made["forecasts"] = forecasts.table()
     made |= {"heads smollm2": heads.table(), "smollm2 logits": smollm2_logits.table()}
     made |= {"policies": policies.table(), "policies worst": policies.worst()}
     made |= {"policies bodies": policies.bodies(), "policies throughput": policies.throughput()}
