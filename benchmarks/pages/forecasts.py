@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from benchmarks.pages.seeds import list_cells
 from hardstep._pages import markdown_table
 from hardstep.bench.records import load
-from hardstep.bench.summary import Row, summarize
+from hardstep.bench.summary import summarize
 
 RECORDS = Path(__file__).parents[1] / "results" / "etth1.jsonl"
 PRINTED = {  # validation and test error
@@ -21,18 +22,10 @@ def table() -> str:
     loaded = load(RECORDS)
     summary = summarize(loaded.records, skipped=loaded.skipped)
     lines = [
-        [f"`{found.task}`, {name}", *_numbers(row)]
+        [f"`{found.task}`, {name}", *list_cells(row, ("valid", "test"), 3)]
         for found in summary.tables
         for method, name in METHODS.items()
         if (row := found.row(method)) is not None
     ]
     printed = [[name, "–", *errors, "–", "–", "–"] for name, errors in PRINTED.items()]
     return markdown_table(head, [*lines, *printed])
-
-
-def _numbers(row: Row) -> list[str]:
-    valid, test = (", ".join(f"{s:.3f}" for s in row.scores(part)) for part in ("valid", "test"))
-    steps, evaluations = (row.cost(name) or 0.0 for name in ("steps", "evaluations"))
-    minutes = (row.cost("cpu_seconds") or 0.0) / 60
-    seeds = ", ".join(map(str, row.seeds))
-    return [seeds, valid, test, f"{steps:,.0f}", f"{evaluations:,.0f}", f"{minutes:.0f}"]

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from benchmarks.pages.seeds import list_cells
 from hardstep._pages import markdown_table
 from hardstep.bench.records import load
-from hardstep.bench.summary import Row, summarize
+from hardstep.bench.summary import summarize
 
 RECORDS = Path(__file__).parents[1] / "results" / "text.jsonl"
 PRINTED = 49.4  # the paper's, seed 42
@@ -17,13 +18,9 @@ def table() -> str:
     loaded = load(RECORDS)
     summary = summarize(loaded.records, skipped=loaded.skipped) if loaded.records else None
     rows = [(found.task, found.row("polystep")) for found in summary.tables] if summary else []
-    lines = [[f"`{task}`", *_numbers(row)] for task, row in rows if row is not None]
+    lines = [
+        [f"`{task}`", *list_cells(row, ("test", "valid"), 1)]
+        for task, row in rows
+        if row is not None
+    ]
     return markdown_table(head, [*lines, ["the paper's run", "42", f"{PRINTED}", *["–"] * 4]])
-
-
-def _numbers(row: Row) -> list[str]:
-    test, valid = (", ".join(f"{s:.1f}" for s in row.scores(part)) for part in ("test", "valid"))
-    steps, evaluations = (row.cost(name) or 0.0 for name in ("steps", "evaluations"))
-    minutes = (row.cost("cpu_seconds") or 0.0) / 60
-    seeds = ", ".join(map(str, row.seeds))
-    return [seeds, test, valid, f"{steps:,.0f}", f"{evaluations:,.0f}", f"{minutes:.0f}"]
