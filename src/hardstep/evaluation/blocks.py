@@ -80,6 +80,7 @@ class Memory:
     programs: dict[Key, tuple[Program, Code]] = field(default_factory=dict)  # of events
     passes: dict[Key, Passes] = field(default_factory=dict)  # of gathered examples
     efforts: dict[Key, Effort] = field(default_factory=dict)  # of a record's operations
+    forward_work: dict[str, float] = field(default_factory=dict)  # by a record's signature
     peaks: dict[Key, int] = field(default_factory=dict)  # bytes of one incremental candidate
     reaches: dict[str, Reach] = field(default_factory=dict)  # by the shapes of a batch
     verified: set[tuple[Key, str]] = field(default_factory=set)  # blocks and tiers
@@ -122,10 +123,13 @@ class Step:
         """The record's values as kernels of events read them."""
         return EventTables(self.record)
 
-    @cached_property
+    @property
     def forward_work(self) -> float:
         """Operations that a plain forward pass takes, about."""
-        return count_work(self.record, self.record.nodes)
+        known, signature = self.memory.forward_work, self.record.signature
+        if signature not in known:
+            known[signature] = count_work(self.record, self.record.nodes)
+        return known[signature]
 
     @property
     def base(self) -> Tensor:

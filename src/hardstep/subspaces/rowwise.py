@@ -254,7 +254,9 @@ class UnitMap(BlockMap):
         unit, place = self.unit[safe[:, 0]], self.place[safe[:, 0]]
         along_row = torch.where(is_bias, 0, live)
         slot = torch.where(is_bias, 0, self.slot[safe])
-        change = torch.einsum("nd,ndc->nc", along_row, self.basis[place[:, None], slot])
+        table, first = self._rows(place[:, None])
+        directions = table.index_select(0, (first + slot).flatten()).reshape(*slot.shape, -1)
+        change = torch.einsum("nd,ndc->nc", along_row, directions)
         rows = base[self.weight.name].detach()[unit]
         rows = rows + change.reshape(rows.shape).to(rows.dtype)
         result = {self.weight.name: LocalChange(unit, rows)}
@@ -283,6 +285,12 @@ class UnitMap(BlockMap):
             shift=torch.where(is_bias, live, 0).sum(dim=1),
         )
 
+    def _rows(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """All directions as rows of a table, and the first row of the units at some places."""
+        if self.basis.stride(0):  # units have directions of their own
+            return self.basis.flatten(0, 1), place * self.basis.shape[1]
+        return self.basis[0], torch.zeros_like(place)
+
     def _directions(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """Those of a range of coordinates, and which is whose; a bias has none: its is any.
 
@@ -290,12 +298,8 @@ class UnitMap(BlockMap):
         them (units may have different numbers of coordinates).
         """
         along = ~self.is_bias[first:last]
-        rows = torch.where(along, self.slot[first:last], 0)
-        if self.basis.stride(0):  # units have directions of their own
-            table = self.basis.flatten(0, 1)
-            rows += self.place[first:last] * self.basis.shape[1]
-        else:
-            table = self.basis[0]
+        table, rows = self._rows(self.place[first:last])
+        rows = rows + torch.where(along, self.slot[first:last], 0)
         start, end = int(rows.min()), int(rows.max()) + 1
         if end - start <= last - first:
             return table[start:end], rows - start

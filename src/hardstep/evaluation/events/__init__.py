@@ -21,7 +21,8 @@ few. A kernel takes one candidate and one example at a time through *stages*:
     linear_stages  ... those of linear maps
     planes         ... convolutions of a channel of which many pixels changed
     batch_stages   ... those of statistics over a batch
-    writer       what they are written with
+    filters        the stage where a changed filter meets the pictures
+    writer       what they are written with; joint: for several candidates at once
     code         a program as LLVM assembly, and rooms in memory for what it changes
     loops        its loops over candidates and examples
     tables       the record's values as kernels read them

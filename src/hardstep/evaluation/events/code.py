@@ -10,6 +10,7 @@ import numpy as np
 from hardstep.evaluation.events.loops import Call, write_loops, write_phases
 from hardstep.evaluation.events.program import (
     Fixed,
+    NextMember,
     PerTile,
     Program,
     Room,
@@ -21,6 +22,8 @@ from hardstep.evaluation.events.program import (
 )
 
 ALIGN = 64
+Words = np.ndarray[Any, np.dtype[np.int64]]  # (members of a group, arguments)
+RoomKey = tuple[str, object]  # a part of a slot or of a stage's room for work
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,14 @@ class Code:
 
     text: str
     scratch: int  # bytes
-    words: np.ndarray[Any, np.dtype[np.int64]]  # arguments; 0 where a step or a tile has its own
+    words: Words  # 0 where a step or a tile has its own
     of_step: list[tuple[Table | Stride, list[int]]]  # and which places it fills
     of_tile: list[tuple[PerTile, int]]
+
+    @cached_property
+    def places_of_step(self) -> list[int]:
+        """Where each of its arguments goes, one after the other."""
+        return [place for _, places in self.of_step for place in places]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -55,14 +63,14 @@ def write_code(program: Program) -> Code:
     shared, num_shared = _place_sums(program)
     calls, word = [], 0
     for stage in program.stages:
-        place = f"  %a{word} = getelementptr i64, ptr %args, i64 {word}"
-        calls.append(Call(place, names[stage.key], word, stage.waits))
+        is_common = stage.waits if program.sums else stage.is_joint
+        calls.append(Call(names[stage.key], word, is_common))
         word += len(stage.words)
     if program.sums:
         loops = write_phases(calls, program.examples, zeroed, total, num_shared)
         total = num_shared + program.examples * total
     else:
-        loops = write_loops(calls, zeroed)
+        loops = write_loops(calls, zeroed, program.together, word)
     attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" '
     attributes += '"min-legal-vector-width"="512" }'
     memset = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
@@ -71,22 +79,24 @@ def write_code(program: Program) -> Code:
 
 
 def _place_words(
-    program: Program, rooms: Mapping[tuple[str, object], int], shared: Mapping[Sums, int]
-) -> tuple[Any, list[tuple[Table | Stride, list[int]]], list[tuple[PerTile, int]]]:
+    program: Program, rooms: list[dict[RoomKey, int]], shared: Mapping[Sums, int]
+) -> tuple[Words, list[tuple[Table | Stride, list[int]]], list[tuple[PerTile, int]]]:
     """Arguments that every step has, those of a step, each once, and those of a tile."""
     listed = [word for stage in program.stages for word in stage.words]
-    words = np.zeros(len(listed), dtype=np.int64)
+    words = np.zeros((program.together, len(listed)), dtype=np.int64)
     of_step: dict[object, tuple[Table | Stride, list[int]]] = {}
     of_tile: list[tuple[PerTile, int]] = []
     for place, word in enumerate(listed):
         if isinstance(word, Room):
-            words[place] = rooms[word.part, word.owner]
+            words[:, place] = [own[word.part, word.owner] for own in rooms]
         elif isinstance(word, Shared):
-            words[place] = shared[word.owner]
+            words[:, place] = shared[word.owner]
         elif isinstance(word, Fixed):
-            words[place] = word.values.data_ptr()
+            words[:, place] = word.values.data_ptr()
+        elif isinstance(word, NextMember):
+            words[:, place] = len(listed)
         elif isinstance(word, int):
-            words[place] = word
+            words[:, place] = word
         elif isinstance(word, PerTile):
             of_tile.append((word, place))
         else:
@@ -105,20 +115,32 @@ def _place_sums(program: Program) -> tuple[dict[Sums, int], int]:
     return shared, place
 
 
-def _place_rooms(program: Program) -> tuple[dict[tuple[str, object], int], int, int]:
-    """Offsets in scratch memory; what must start as zero comes first."""
-    rooms: dict[tuple[str, object], int] = {}
-    place = ALIGN  # the first word counts operations
+def _place_rooms(program: Program) -> tuple[list[dict[RoomKey, int]], int, int]:
+    """Offsets in scratch memory, for each member; what must start as zero comes first.
+
+    Members share a room that nobody needs beyond the stages between two joint ones.
+    """
+    rooms: list[dict[RoomKey, int]] = [{} for _ in range(program.together)]
+    place = ALIGN  # the first words count operations, and the last one counts members
+    lasting = _list_lasting(program)
     for key, size in _list_zeroed(program).items():
-        rooms[key] = place
-        place += _align(size)
-    found, end = _share_rooms(program, place)
-    return rooms | found, place, end
+        for group in _split_members(rooms, key[1] in lasting):
+            for member in group:
+                member[key] = place
+            place += _align(size)
+    return rooms, place, _share_rooms(program, rooms, lasting, place)
 
 
-def _list_zeroed(program: Program) -> dict[tuple[str, object], int]:
+def _split_members(
+    rooms: list[dict[RoomKey, int]], is_lasting: bool
+) -> list[list[dict[RoomKey, int]]]:
+    """Those of the members that have a room together."""
+    return [[member] for member in rooms] if is_lasting else [rooms]
+
+
+def _list_zeroed(program: Program) -> dict[RoomKey, int]:
     """Bytes of what every stage finds, and leaves, as zero."""
-    sizes: dict[tuple[str, object], int] = {}
+    sizes: dict[RoomKey, int] = {}
     for slot in program.slots:
         sizes["touched", slot] = slot.size // program.lanes
         sizes["count", slot] = 8
@@ -128,31 +150,55 @@ def _list_zeroed(program: Program) -> dict[tuple[str, object], int]:
     return sizes
 
 
-def _share_rooms(program: Program, first: int) -> tuple[dict[tuple[str, object], int], int]:
-    """Rooms of what only some stages need; one that nobody needs any more is used again.
+def _share_rooms(
+    program: Program, rooms: list[dict[RoomKey, int]], lasting: Mapping[object, tuple[int, int]],
+    first: int,
+) -> int:  # fmt: skip
+    """Place what only some stages need; a room that nobody needs any more is used again.
 
-    Fewer rooms stay in the cache.
+    Fewer rooms stay in the cache. Returns the end.
     """
     sizes, spans = _list_shared(program)
-    rooms: dict[tuple[str, object], int] = {}
+    spans.update({key: lasting[key[1]] for key in spans if key[1] in lasting})
     taken: list[tuple[int, int, int]] = []  # first and last byte, last stage
     for key in sorted(sizes, key=lambda key: spans[key][0]):
         begin, end = spans[key]
-        size, place = _align(sizes[key]), first
-        for low, high, last in sorted(taken):
-            if last >= begin and low < place + size and place < high:
-                place = high
-        rooms[key] = place
-        taken.append((place, place + size, end))
-    return rooms, max([first, *(high for _, high, _ in taken)])
+        size = _align(sizes[key])
+        for group in _split_members(rooms, key[1] in lasting):
+            place = first
+            for low, high, last in sorted(taken):
+                if last >= begin and low < place + size and place < high:
+                    place = high
+            for member in group:
+                member[key] = place
+            taken.append((place, place + size, end))
+    return max([first, *(high for _, high, _ in taken)])
 
 
-def _list_shared(
-    program: Program,
-) -> tuple[dict[tuple[str, object], int], dict[tuple[str, object], tuple[int, int]]]:
+def _list_lasting(program: Program) -> dict[object, tuple[int, int]]:
+    """Slots that joint stages read or write, or that outlast one: from which stage to which.
+
+    While a member goes through its stages, what others hold in such slots must stay; so they are
+    kept from the joint stage before their first one to that behind their last one.
+    """
+    if program.together == 1:
+        return {}
+    joints = [-1, *(n for n, stage in enumerate(program.stages) if stage.is_joint)]
+    ends = [*joints[1:], len(program.stages)]
+    _, spans = _list_shared(program)
+    found: dict[object, tuple[int, int]] = {}
+    for (part, owner), (begin, end) in spans.items():
+        if part == "new" and any(begin <= joint <= end for joint in joints):
+            before = max(joint for joint in joints if joint <= begin)
+            behind = min(joint for joint in ends if joint >= end)
+            found[owner] = before, behind
+    return found
+
+
+def _list_shared(program: Program) -> tuple[dict[RoomKey, int], dict[RoomKey, tuple[int, int]]]:
     """Bytes of new values and lists, and the first and last stage that uses them."""
-    sizes: dict[tuple[str, object], int] = {}
-    spans: dict[tuple[str, object], tuple[int, int]] = {}
+    sizes: dict[RoomKey, int] = {}
+    spans: dict[RoomKey, tuple[int, int]] = {}
     for number, stage in enumerate(program.stages):
         for word in stage.words:
             if not isinstance(word, Room) or word.part not in ("new", "list", "work"):

@@ -5,10 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from hardstep.evaluation.events.filters import write_filter
 from hardstep.evaluation.events.layouts import Shape, plain_order, planes_of_channels, window_order
 from hardstep.evaluation.events.maps import Geometry, count, find_taps
 from hardstep.evaluation.events.planner import Planner, Value
-from hardstep.evaluation.events.program import Entry, PerTile, Word, slot_words
+from hardstep.evaluation.events.program import Entry, PerTile, Stride, Word, slot_words
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import carry_parameters
@@ -41,11 +42,23 @@ def enter_channel(planner: Planner, node: Node) -> None:
     number, kernel = len(planner.program.entries), planner.base(node.args[1].index)
     pictures = planner.base(node.args[0].index)
     taps = _find_taps(node, kernel, pictures, out, order, length)
-    sizes = pictures.shape[1] // node.args[8], count(tuple(pictures.shape[2:]))
-    planner.program.entries.append(Entry(node, slot, order, length, taps, *sizes))
+    groups, pixels = node.args[8], count(tuple(pictures.shape[2:]))
+    size = pictures.shape[0] * pictures.shape[1] * taps.numel()
+    channels = pictures.shape[1] // groups
+    entry = Entry(node, slot, order, length, taps, channels, pixels, size)
+    planner.program.entries.append(entry)
     words: list[Word] = [*slot_words(slot), PerTile(("column", number)), PerTile(("units",))]
-    words += [PerTile(("number",)), length]
-    planner.stage("enter", partial(write_enter, kind=slot.kind), words, 0, [slot])
+    words.append(PerTile(("number",)))
+    if entry.has_patches:
+        lines = entry.channels * len(taps) + 1
+        words += [lines, entry.patches, Stride(entry.patches)]
+        words += [len(kernel) // groups, lines * length]
+        detail = length // planner.program.lanes, groups > 1
+        write = partial(write_filter, kind=slot.kind, vectors=detail[0], is_grouped=detail[1])
+        planner.joint_stage("filter", write, words, 0, [slot], detail)
+    else:
+        write_line = partial(write_enter, kind=slot.kind)
+        planner.stage("enter", write_line, [*words, length], 0, [slot])
     planner.values[node.outputs[0]] = Value(slot, layout)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.code import Code
 from hardstep.evaluation.events.program import Program, Stride, Table
-from hardstep.evaluation.events.responses import Made, add_channels, list_patches, spread_vectors
+from hardstep.evaluation.events.responses import Made, add_channels, spread_vectors
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
@@ -31,13 +31,13 @@ class EventKernel:
         self.program, self.code, self.tables = program, code, tables
         self.base = tables.written.values.__getitem__
         added = program.list_added()
-        tables.prepare([*list_patches(program, self.base), *added, *code.tables], added)
+        tables.prepare([*code.tables, *added], added)
         # What is added to infinity is lost, and a candidate may well be finite there.
         if not all(map(tables.is_finite, added)):
             raise Refused("the forward pass has values that are not finite")
         self.words = code.words.copy()
-        for word, places in code.of_step:
-            self.words[places] = self._find(word)
+        found = [self._find(word) for word, places in code.of_step for _ in places]
+        self.words[:, code.places_of_step] = found
 
     def _find(self, word: Table | Stride) -> int:
         if isinstance(word, Table):
@@ -49,9 +49,10 @@ class EventKernel:
     def bytes_per_candidate(self) -> int:
         """Memory that a tile takes for each of its candidates."""
         program = self.program
-        entering = sum(entry.length * entry.slot.kind.num_bytes for entry in program.entries)
+        columns = [entry for entry in program.entries if not entry.has_patches]
+        entering = sum(entry.length * entry.slot.kind.num_bytes for entry in columns)
         leaving = sum(slot.size * slot.kind.num_bytes for slot, _ in program.cuts.values())
-        # New channels exist as torch makes them and in the order of the kernel.
+        # What torch convolves exists as it makes it and in the order of the kernel.
         return max(1, program.examples * (2 * entering + leaving))
 
     def open(self, candidates: Candidates, tile: Span) -> "OpenTile":
@@ -80,7 +81,7 @@ class OpenTile:
             made["flags", number] = torch.zeros(num * program.examples, dtype=torch.bool)
         words = kernel.words.copy()
         for word, place in kernel.code.of_tile:
-            words[place] = made[word.name].data_ptr()
+            words[:, place] = made[word.name].data_ptr()
         self._words, self.work = torch.from_numpy(words), torch.zeros(num, dtype=torch.int64)
 
     def run(self, first: int, last: int) -> None:

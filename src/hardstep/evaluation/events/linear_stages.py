@@ -9,9 +9,10 @@ scatter   single numbers
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import TypeVar
 
+from hardstep.evaluation.events.joint import JointWriter
 from hardstep.evaluation.events.planes import Plane, add_plane, has_many
 from hardstep.evaluation.events.stages import bounds, copy_base, each_target
 from hardstep.evaluation.events.writer import SlotNames, Writer
@@ -166,28 +167,68 @@ def _add_product(w: Writer, kind: Kind, factor: Value, weight: Value, total: Val
     w.store(kind, w.fma(kind, factor, weight, w.load(kind, total, 64)), total, 64)
 
 
-def write_product(w: Writer, kind: Kind, vectors: int) -> None:
-    """Rows of weights that are all added to one target."""
-    source, target = w.slot(kind), w.slot(kind)
-    named, weight_of, weights = w.pointer(), w.pointer(), w.pointer()
-    changes = w.variable(kind)
-    some = w.let(f"icmp ne i64 {w.let(f'load i64, ptr {source.count}')}, 0")
-    with w.when(some):
-        copy_base(w, target, "0", vectors)
-        for few in _split([(0, v) for v in range(vectors)]):
-            with (
-                _sums(w, kind, [(target.new, v) for _, v in few]) as sums,
-                w.each_touched(source) as vector,
-            ):
-                change, bits = w.difference(source, vector, named)
-                w.store(kind, change, changes, 64)
-                w.count_work(w.let(f"mul i64 {w.count_bits(bits)}, {len(few)}"))
+def write_product(w: JointWriter, kind: Kind, vectors: int) -> None:
+    """Rows of weights that are all added to one target, read once for all members of a group.
+
+    Vectors are taken in the order in which they stand, whoever touched them: sums then are the same
+    bits in any company. A member adds 0 where only another one changed.
+    """
+    sources, targets = w.slots(kind), w.slots(kind)
+    length, named, weight_of, weights = w.word(), *(w.pointer() for _ in range(3))
+    counts = [w.let(f"load i64, ptr {source.count}") for source in sources]
+    for target, count in zip(targets, counts, strict=True):
+        with w.when(w.let(f"icmp ne i64 {count}, 0")):
+            copy_base(w, target, "0", vectors)
+    together = reduce(lambda a, b: w.let(f"or i64 {a}, {b}"), counts)
+    with w.when(w.let(f"icmp ne i64 {together}, 0")):
+        size = w.find_size(vectors)
+        for few in (range(n, min(n + size, vectors)) for n in range(0, vectors, size)):
+            outs = [(target.new, v) for target in targets for v in few]
+            with _sums(w, kind, outs) as sums, _each_vector(w, sources, length) as vector:
                 firsts = w.offset(Kind.I32, weight_of, w.let(f"mul i64 {vector}, {w.lanes}"))
+                changes, bits = _find_changes(w, sources, vector, named, len(few))
                 with w.each_bit(bits) as lane:
-                    factor = w.splat(w.read(kind.element, changes, lane), kind)
                     line = w.offset(kind, weights, w.read_index(firsts, lane))
-                    for (_, v), total in zip(few, sums, strict=True):
-                        _add_product(w, kind, factor, w.load_vector(kind, line, str(v)), total)
+                    rows = [w.load_vector(kind, line, str(v)) for v in few]
+                    for n, change in enumerate(changes):
+                        factor = w.splat(w.read(kind.element, change, lane), kind)
+                        for row, total in zip(rows, sums[n * len(few) :], strict=False):
+                            _add_product(w, kind, factor, row, total)
+
+
+@contextmanager
+def _each_vector(w: JointWriter, sources: list[SlotNames], length: Value) -> Iterator[Value]:
+    """Every vector that some member touched, in order; rooms of marks are filled up with zeros."""
+    marks = f"<{w.lanes} x i8>"
+    blocks = w.let(f"udiv i64 {w.let(f'add i64 {length}, {w.lanes - 1}')}, {w.lanes}")
+    with w.loop("0", blocks) as block:
+        first = w.let(f"mul i64 {block}, {w.lanes}")
+        found = []
+        for source in sources:
+            place = w.let(f"getelementptr i8, ptr {source.touched}, i64 {first}")
+            found.append(w.let(f"load {marks}, ptr {place}, align 1"))
+        either = reduce(lambda a, b: w.let(f"or {marks} {a}, {b}"), found)
+        some = w.let(f"icmp ne {marks} {either}, zeroinitializer")
+        with w.each_bit(w.let(f"bitcast <{w.lanes} x i1> {some} to i{w.lanes}")) as number:
+            yield w.let(f"add i64 {first}, {number}")
+
+
+def _find_changes(
+    w: JointWriter, sources: list[SlotNames], vector: Value, named: Value, vectors: int
+) -> tuple[list[Value], Value]:
+    """Where every member's changes of a vector stand, and the bits of lanes that any changed."""
+    kind, integer = sources[0].kind, f"i{w.lanes}"
+    known = w.let(f"trunc i32 {w.read('i32', named, vector)} to {integer}")
+    changes, either = [], []
+    for number, source in enumerate(sources):
+        new, old = w.current(source, vector), w.load_vector(kind, source.base, vector)
+        bits = w.let(f"and {integer} {w.event_bits(kind, new, old)}, {known}")
+        w.count_work(w.let(f"mul i64 {w.count_bits(bits)}, {vectors}"), number)
+        change = w.variable(kind)
+        w.store(kind, w.binary("fsub", kind, new, old), change, 64)
+        changes.append(change)
+        either.append(bits)
+    return changes, reduce(lambda a, b: w.let(f"or {integer} {a}, {b}"), either)
 
 
 def write_lanes(w: Writer, kind: Kind) -> None:

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.events.groups import MOST_NODES, Group
+from hardstep.evaluation.events.joint import JointWriter
 from hardstep.evaluation.events.layouts import Layout, Shape
 from hardstep.evaluation.events.program import (
     Lookup,
+    NextMember,
     PerTile,
     Program,
     Slot,
@@ -29,6 +31,9 @@ from hardstep.evaluation.events.writer import Writer
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Kind, Unfusable
 from hardstep.evaluation.incremental.columns import Column, KnowsColumns
 from hardstep.evaluation.trace.record import Node, Record
+
+AnyWriter = TypeVar("AnyWriter", bound=Writer)
+Text = Callable[[str], str]  # a function's text, by its name
 
 MOST_CHUNKS = 1024  # groups of one level; more than any program has
 
@@ -151,7 +156,8 @@ class Planner:
 
     def new_slot(self, index: int, layout: Layout, level: float) -> Slot:
         """Room for a changed value."""
-        base = Table(("base", index, layout.key), lambda values: layout.lay_out(values(index)))
+        key, size = ("base", index, layout.key), self.base(index).numel()
+        base = Table(key, lambda values: layout.lay_out(values(index)), size)
         return self.keep(Slot(self.kind(index), layout, level, base))
 
     def keep(self, slot: Slot) -> Slot:
@@ -187,15 +193,33 @@ class Planner:
         waits: bool = False,
     ) -> None:
         """One of the stages that are the same for every network."""
-        lanes = self.program.lanes
+        text = self._text(write, lambda: Writer(self.program.lanes))
+        key = (name, slots[0].kind, detail)
+        self.program.stages.append(Stage(text, key, words, level, slots, work, waits))
 
+    def joint_stage(
+        self,
+        name: str,
+        write: Callable[[JointWriter], None],
+        words: list[Word],
+        level: float,
+        slots: list[Slot],
+        detail: object,
+    ) -> None:
+        """One that takes several candidates at once."""
+        program = self.program
+        text = self._text(write, lambda: JointWriter(program.lanes, program.together))
+        key, words = (name, slots[0].kind, detail), [NextMember(), *words]
+        program.stages.append(Stage(text, key, words, level, slots, is_joint=True))
+
+    @staticmethod
+    def _text(write: Callable[[AnyWriter], None], start: Callable[[], AnyWriter]) -> Text:
         def text(function: str) -> str:
-            w = Writer(lanes)
+            w = start()
             write(w)
             return w.function(function) + "".join(f"\0{line}\n" for line in sorted(w.intrinsics))
 
-        key = (name, slots[0].kind, detail)
-        self.program.stages.append(Stage(text, key, words, level, slots, work, waits))
+        return text
 
     def put(self, node: Node, slot: Slot) -> None:
         """Say which slot holds a node's result."""

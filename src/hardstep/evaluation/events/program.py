@@ -12,6 +12,9 @@ from hardstep.evaluation.events.layouts import Layout
 from hardstep.evaluation.fused.expressions import Kind
 from hardstep.evaluation.incremental.columns import KnowsColumns
 
+PATCH_BYTES = 256 << 20  # of an entry
+TOGETHER = 4  # then multiplications, not loads, take the time
+
 Lookup = Callable[[int], Tensor]  # a recorded base value, by number
 Vector = Callable[[Lookup], Tensor]  # a number per channel
 
@@ -22,6 +25,7 @@ class Table:
 
     key: tuple[object, ...]
     make: Callable[[Lookup], Tensor]
+    size: int = 0  # how many numbers, about, if they are many
 
 
 @dataclass(eq=False)
@@ -82,7 +86,12 @@ class PerTile:
     name: tuple[object, ...]
 
 
-Word = Room | Shared | Table | Stride | Fixed | PerTile | int
+@dataclass(frozen=True)
+class NextMember:
+    """How many words behind a candidate's arguments those of the one beside it stand."""
+
+
+Word = Room | Shared | Table | Stride | Fixed | PerTile | NextMember | int
 
 
 def slot_words(slot: Slot) -> list[Word]:
@@ -102,12 +111,14 @@ class Stage:
     slots: list[Slot]  # what it reads and writes
     work: int = 0  # numbers of 32 bits in its own room: a list of vectors, or their changes
     waits: bool = False  # runs once for a candidate, when all of its examples have come so far
+    is_joint: bool = False  # runs once for all members of a group of candidates
 
     @property
     def adds(self) -> bool:
         """Whether it adds differences to numbers of the base."""
         return self.key[0] in (
             "enter",
+            "filter",
             "spread",
             "rows",
             "product",
@@ -128,6 +139,12 @@ class Entry:
     taps: Tensor  # (taps, length): the pixel that each tap reads for a place; beyond all if none
     channels: int  # that a filter reads
     pixels: int  # of a channel that it reads
+    size: int  # numbers of all patches
+
+    @property
+    def has_patches(self) -> bool:
+        """Or they would take too much memory, and torch convolves."""
+        return self.size * self.slot.kind.num_bytes <= PATCH_BYTES
 
     @property
     def pictures(self) -> Table:
@@ -135,8 +152,24 @@ class Entry:
         index = self.node.args[0].index
         return Table(("value", index), lambda values: values(index))
 
+    @property
+    def patches(self) -> Table:
+        """Every example's patches, (examples, groups · (channels · taps and one) · length)."""
+        source, groups = self.node.args[0].index, self.node.args[8]
+
+        def gather(values: Lookup) -> Tensor:
+            pictures = values(source)
+            flat = pictures.reshape(len(pictures) * groups, -1)
+            ends = flat.new_tensor([0, 1]).expand(len(flat), -1)
+            found = torch.cat([flat, ends], dim=1).index_select(1, self.places.flatten())
+            return found.reshape(len(pictures), -1)
+
+        weight = self.node.args[1].index
+        key = ("patches", source, weight, self.slot.layout.key, groups)
+        return Table(key, gather, self.size)
+
     @cached_property
-    def patches(self) -> Tensor:
+    def places(self) -> Tensor:
         """Which numbers a group's patches hold, (channels · taps and one, length).
 
         Behind the group's numbers stand a 0, for pixels that are not there, and a 1, which a bias
@@ -173,6 +206,11 @@ class Program:
     cuts: dict[int, tuple[Slot, Layout]] = field(default_factory=dict)  # values that leave
     before: list[Any] = field(default_factory=list)  # nodes on parameters alone, by torch
     after: list[Any] = field(default_factory=list)  # nodes behind the cuts, by torch
+
+    @property
+    def together(self) -> int:
+        """Candidates of a group, which share what joint stages read of weights and pictures."""
+        return 1 if self.sums else TOGETHER
 
     def list_added(self) -> list[Table]:
         """Numbers of the base that differences are added to."""

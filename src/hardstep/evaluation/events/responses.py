@@ -1,7 +1,7 @@
 """What changed filters and vectors make of a step's examples: the numbers that enter a kernel.
 
 A convolution is linear in its filter, so a channel's change is that of the filter over patches of
-the pictures. Patches are gathered once per step, in the order in which the kernel reads the result.
+the pictures. The kernel multiplies them; where patches would take too much memory, torch convolves.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,12 @@ from torch import Tensor
 from torch.nn.functional import pad as fill
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.events.program import Entry, Lookup, Program, Table
+from hardstep.evaluation.events.program import Entry, Lookup, Program
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import Column, carry_columns
 from hardstep.evaluation.trace.record import Node, Ref
 
-PATCH_BYTES = 256 << 20  # of all patches of a block; beyond that torch convolves
 Made = dict[tuple[object, ...], Tensor]
 
 
@@ -34,7 +33,7 @@ def spread_vectors(program: Program, candidates: Candidates, tile: Span, tables:
 
 
 def add_channels(program: Program, candidates: Candidates, tile: Span, tables: Tables) -> Made:
-    """What changed filters add to their channels, (examples, candidates, length) for each entry."""
+    """What changed filters add to their channels, for each entry."""
     local = candidates.local(tile)
     if local is None:
         raise Unfusable("a candidate changes two units")
@@ -47,9 +46,12 @@ def add_channels(program: Program, candidates: Candidates, tile: Span, tables: T
     made: Made = {}
     for number, entry in enumerate(program.entries):
         unit, filters, shift = _find_changes(entry, env, base)
-        respond = _multiply if _fits(program, base) else _convolve
-        made["column", number] = respond(entry, unit, filters, shift, tables)
-        made[("units",)] = unit.contiguous()
+        if entry.has_patches:  # the kernel multiplies them by a line for each candidate, or zeros
+            lines = torch.cat([filters.flatten(1), shift[:, None]], dim=1)
+            made["column", number] = fill(lines, (0, 0, 0, 1))
+        else:
+            made["column", number] = _convolve(entry, unit, filters, shift, base)
+        made[("units",)] = fill(unit, (0, 1))  # the kernel reads one more
     made[("number",)] = torch.tensor([tile.end - tile.start])
     return made
 
@@ -72,66 +74,9 @@ def _find_changes(
     return unit, filters, shift
 
 
-def _num_patches(entry: Entry, base: Lookup) -> int:
-    pictures = base(entry.node.args[0].index)
-    return pictures.shape[0] * pictures.shape[1] * entry.taps.numel()
-
-
-def _fits(program: Program, base: Lookup) -> bool:
-    size = base(program.entries[0].node.args[1].index).element_size()
-    return sum(_num_patches(entry, base) for entry in program.entries) * size <= PATCH_BYTES
-
-
-def list_patches(program: Program, base: Lookup) -> list[Table]:
-    """The patches that filters are multiplied by, unless they take too much memory."""
-    if not program.entries or not _fits(program, base):
-        return []
-    return [_gather_patches(entry, base) for entry in program.entries]
-
-
-def _gather_patches(entry: Entry, base: Lookup) -> Table:
-    """Every example's patches, (examples, groups, channels · taps and one, length)."""
-    source, weight = (part.index for part in entry.node.args[:2])
-    groups, examples = entry.node.args[8], len(base(source))
-
-    def gather(values: Lookup) -> Tensor:
-        pictures = values(source)
-        flat = pictures.reshape(examples * groups, -1)
-        ends = flat.new_tensor([0, 1]).expand(len(flat), -1)
-        found = torch.cat([flat, ends], dim=1).index_select(1, entry.patches.flatten())
-        return found.reshape(examples, groups, *entry.patches.shape)
-
-    return Table(("patches", source, weight, entry.slot.layout.key, groups), gather)
-
-
-def _multiply(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
-    """Products of filters and patches."""
-    weight, groups = entry.node.args[1].index, entry.node.args[8]
-    patches = tables.get(_gather_patches(entry, tables.written.values.__getitem__))
-    lines = torch.cat([filters.flatten(1), shift[:, None]], dim=1)
-    if groups == 1:
-        return _multiply_each(lines, patches[:, 0])
-    own = unit // (tables.written.values[weight].shape[0] // groups)
-    used, counts = torch.unique_consecutive(own, return_counts=True)
-    bounds = [0, *counts.cumsum(0).tolist()]
-    pieces = [
-        _multiply_each(lines[first:last], patches[:, group])
-        for group, first, last in zip(used.tolist(), bounds, bounds[1:], strict=False)
-    ]
-    return torch.cat(pieces, dim=1)
-
-
-def _multiply_each(lines: Tensor, patches: Tensor) -> Tensor:
-    """Lines (n, m) and every example's patches (examples, m, length).
-
-    `torch.matmul` would copy the patches, to make one product of all examples.
-    """
-    return torch.bmm(lines.expand(len(patches), -1, -1), patches)
-
-
-def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, tables: Tables) -> Tensor:
-    """The same by torch's convolution, where patches would take too much memory."""
-    source, weight = (tables.written.values[part.index] for part in entry.node.args[:2])
+def _convolve(entry: Entry, unit: Tensor, filters: Tensor, shift: Tensor, base: Lookup) -> Tensor:
+    """What is added to channels, by torch's convolution: (examples, candidates, length)."""
+    source, weight = (base(part.index) for part in entry.node.args[:2])
     own = unit // (len(weight) // entry.node.args[8])
     flat = convolve_in_groups(entry.node, source, filters, shift, own).flatten(2)
     lines = flat.new_zeros(*flat.shape[:2], entry.length)

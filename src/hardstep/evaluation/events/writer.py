@@ -2,7 +2,8 @@
 
 A stage is a function of its arguments `%a` (64-bit words: addresses, offsets, strides), a thread's
 scratch memory `%s`, that which a candidate's examples share `%g`, the candidate `%c` and the
-example `%b`.
+example `%b`. A joint stage is called once for a group of candidates, the members, of which `%c` is
+the first; each has arguments of its own.
 """
 
 from collections.abc import Iterator
@@ -32,9 +33,10 @@ class Writer(Vectors):
 
     def __init__(self, lanes: int) -> None:
         super().__init__(lanes)
+        self.arguments = "%a"
         self.words = 0  # arguments read so far
         self.kept: list[tuple[Value, Value]] = []  # variables, and where they are stored in the end
-        self.work = self.zero()  # operations on vectors
+        self.work = [self.zero()]  # operations on vectors, of every member
 
     def zero(self) -> Value:
         """An integer variable that starts as 0."""
@@ -104,7 +106,7 @@ class Writer(Vectors):
 
     def word(self) -> Value:
         """The next argument."""
-        place = self.let(f"getelementptr i64, ptr %a, i64 {self.words}")
+        place = self.let(f"getelementptr i64, ptr {self.arguments}, i64 {self.words}")
         self.words += 1
         return self.let(f"load i64, ptr {place}")
 
@@ -240,9 +242,9 @@ class Writer(Vectors):
                 place = self.let(f"add i64 {first}, {lane}")
                 yield place, self.read(slot.kind.element, slot.new, place)
 
-    def count_work(self, vectors: Value) -> None:
-        """Add to the number of operations on vectors, which stands first in scratch memory."""
-        self.add_to(self.work, vectors)
+    def count_work(self, vectors: Value, member: int = 0) -> None:
+        """Add to a member's operations on vectors; these numbers stand first in scratch memory."""
+        self.add_to(self.work[member], vectors)
 
     def add_to(self, variable: Value, number: Value) -> None:
         """Add to an integer variable."""
@@ -255,10 +257,10 @@ class Writer(Vectors):
         """The text."""
         for variable, address in self.kept:
             self.line(f"store i64 {self.let(f'load i64, ptr {variable}')}, ptr {address}")
-        total = self.let(
-            f"add i64 {self.let('load i64, ptr %s')}, {self.let(f'load i64, ptr {self.work}')}"
-        )
-        self.line(f"store i64 {total}, ptr %s")
+        for member, work in enumerate(self.work):
+            address = self.let(f"getelementptr i64, ptr %s, i64 {member}")
+            before, own = (self.let(f"load i64, ptr {place}") for place in (address, work))
+            self.line(f"store i64 {self.let(f'add i64 {before}, {own}')}, ptr {address}")
         head, body = "\n".join(self.head), "\n".join(self.body)
         signature = "ptr noalias %a, ptr %s, ptr %g, i64 %c, i64 %b"
         start = f"define internal void @{name}({signature}) #0 {{"

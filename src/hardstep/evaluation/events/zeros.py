@@ -61,11 +61,12 @@ def _find_limit(sums: Sums) -> Table:
     """How near to its bias a sum is looked at again; 0 where none has to be."""
 
     def make(values: Lookup) -> Tensor:
-        results, limit = values(sums.results), 0.0
-        if sums.bias is None or bool((values(sums.bias) == 0).any()):
-            factors = [values(i) for i in (sums.terms, sums.weight) if i is not None]
-            limit = 0.0 if _is_exact(factors) else NEAR * torch.finfo(results.dtype).eps
-        return (limit * results.abs().max()).reshape(1)
+        results = values(sums.results)
+        factors = [values(i) for i in (sums.terms, sums.weight) if i is not None]
+        may_vanish = sums.bias is None or bool((values(sums.bias) == 0).any())
+        if not may_vanish or _is_exact(factors):
+            return results.new_zeros(1)
+        return (NEAR * torch.finfo(results.dtype).eps * results.abs().max()).reshape(1)
 
     return Table(("near zero", *sums), make)
 

@@ -171,6 +171,12 @@ def cpu_features() -> Mapping[str, bool]:
 
 def sums_in_registers() -> int:
     """Vectors of sums that fit the registers beside a vector of changes and a weight."""
+    registers, each = count_registers()
+    return min(MOST_SUMS, (registers - each - 1) // each)
+
+
+def count_registers() -> tuple[int, int]:
+    """How many the processor has for vectors, and how many of them one of ours takes."""
     features = cpu_features()
     if features.get("avx512f"):
         registers, size = 32, 64
@@ -178,8 +184,7 @@ def sums_in_registers() -> int:
         registers, size = 16, 32
     else:
         registers, size = (32 if features.get("neon") else 16), 16
-    each = VECTOR_BYTES // size
-    return min(MOST_SUMS, (registers - each - 1) // each)
+    return registers, VECTOR_BYTES // size
 
 
 def can_rearrange() -> bool:

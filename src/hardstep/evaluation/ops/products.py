@@ -242,13 +242,15 @@ def _follow_events(planner: Planner, node: Node) -> None:
     target = planner.new_slot(node.outputs[0], named, behind(slot))
     weight_of = torch.zeros(layout.size, dtype=torch.long)
     weight_of[layout.places] = torch.arange(inputs) * row
-    words: list[Word] = [*slot_words(slot), *slot_words(target)]
+    words: list[Word] = [*slot_words(slot), *slot_words(target), layout.size // lanes]
     words += [Fixed(layout.named_bits(lanes)), as_index(weight_of)]
     words += [
         Table(("matrix", right, row), lambda v: fill(v(right), (0, row - outputs)).contiguous())
     ]
     write = partial(write_product, kind=slot.kind, vectors=row // lanes)
-    planner.stage("product", write, words, target.level - 0.5, [slot, target], detail=row // lanes)
+    planner.joint_stage(
+        "product", write, words, target.level - 0.5, [slot, target], detail=row // lanes
+    )
     if bias is None or planner.base(bias).dim() == 1:
         one = torch.zeros_like(layout.places)
         terms = Terms(layout.places, one, torch.zeros_like(named.places))
