@@ -137,7 +137,7 @@ class _Unpacker(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         if pid[0] == "rows":
             rows = torch.frombuffer(bytearray(pid[2]), dtype=torch.long)
-            return self.tensors[pid[1]][rows]
+            return self.tensors[pid[1]].index_select(0, rows)
         return self.tensors[pid[1]]
 
 

@@ -1,5 +1,6 @@
 """A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
 
+import math
 from collections.abc import Mapping
 from threading import get_ident
 from typing import NamedTuple, assert_never
@@ -144,7 +145,7 @@ class Tables:
     def is_finite(self, index: int) -> bool:
         """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
         if index not in self._finite:
-            self._finite[index] = bool(self.written.values[index].sum().isfinite())
+            self._finite[index] = math.isfinite(self.written.values[index].sum())
         return self._finite[index]
 
     def sort_examples(self, index: int) -> Tensor:
@@ -393,7 +394,9 @@ class Kernel:
         num, like = len(directions), inputs.table
         key = get_ident(), slot
         if key not in self._rooms or len(self._rooms[key][0]) < num:
-            self._rooms[key] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
+            room = like.new_empty(num, self.stride)
+            room[:, self.num_examples :] = 0  # the others are written to for every tile
+            self._rooms[key] = room, like.new_empty(num, inputs.copied)
         responses, room = (memory[:num] for memory in self._rooms[key])
         respond(directions.to(like.dtype), inputs, responses[:, : self.num_examples], room)
         return responses
