@@ -70,6 +70,7 @@ class Engine(ABC):
         self._flying = 0
         self._writer, self._cuts = StepWriter(), Cuts(tiles)
         self._announced: _Announced | None = None
+        self._meanwhile: Callable[[], None] | None = None
         self._answered = 0  # the last step, if it was announced and all of it was answered
 
     # -- what an engine adds --------------------------------------------------------------------
@@ -139,6 +140,10 @@ class Engine(ABC):
         """Let workers make a move, in coordinates, while it is made here."""
         if self._answered == self._step:
             self._tell(Step(VERSION), move)
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """Let something be done here in the next step, when workers begin to have nothing to do."""
+        self._meanwhile = work
 
     def _tell(self, step: Step, move: Tensor | None = None, asked: bytes = b"") -> None:
         """Send something to every worker that will have a tile; none need hear of it."""
@@ -226,7 +231,8 @@ class Engine(ABC):
         asking = pickle.dumps(Question(sent[0], sent[1], question))
         step, num, workers = written.step._replace(question=asking), len(missing), self.workers
         tasks, supply = self._list_tasks(num, step), partial(written.supply, step)
-        handout = Handout(self, tasks, supply, patience, self.counts)
+        work, self._meanwhile = self._meanwhile, None
+        handout = Handout(self, tasks, supply, patience, self.counts, work)
         try:
             rows = handout.collect()
         finally:
