@@ -8,6 +8,7 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -184,7 +185,7 @@ def record(
         sources,
         recorder.numbers[id(loss)],
         recorder.nbytes,
-        "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
+        "\n".join([*recorder.signature, *map(_form, recorder.values)]),
         frozenset(recorder.unrolled),
     )
 
@@ -457,8 +458,13 @@ def find_recorder() -> Recorder | None:
             return None
 
 
-def _form(value: Any) -> Any:
-    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor | Later) else None
+def _form(value: Tensor | Later) -> str:
+    return _show_form(value.shape, value.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _show_form(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"{tuple(shape)} {dtype}"
 
 
 def _storage(tensor: Tensor) -> int:
