@@ -71,6 +71,7 @@ class Engine(ABC):
         self._writer, self._cuts = StepWriter(), Cuts(tiles)
         self._announced: _Announced | None = None
         self._meanwhile: Callable[[], None] | None = None
+        self._told: tuple[Tensor, int] | None = None  # the last move, and the step that made it
         self._answered = 0  # the last step, if it was announced and all of it was answered
 
     # -- what an engine adds --------------------------------------------------------------------
@@ -136,8 +137,9 @@ class Engine(ABC):
         if not follows:
             self._tell(written.step)
 
-    def tell_move(self, move: Tensor) -> None:
-        """Let workers make a move, in coordinates, while it is made here."""
+    def tell_move(self, move: Tensor, step: int) -> None:
+        """Let workers make an optimizer's move of a step, in coordinates, while it is made here."""
+        self._told = move, step
         if self._answered == self._step:
             self._tell(Step(VERSION), move)
 
@@ -149,7 +151,8 @@ class Engine(ABC):
         """Send something to every worker that will have a tile; none need hear of it."""
         ahead = None
         if move is not None:
-            ahead = Ahead(self._answered, freeze(move), asked, torch.get_num_threads())
+            step_of = self._told[1] if self._told and self._told[0] is move else None
+            ahead = Ahead(self._answered, step_of, freeze(move), asked, torch.get_num_threads())
         for _ in range(min(self.workers, self._cuts.most or self.workers)):
             task = Task(Key(self._run, self._step, 0, 0), step, ahead=ahead)
             with suppress(BrokenExecutor):  # which whoever asks next will meet, too

@@ -323,7 +323,7 @@ class PolyStep:
         """Let workers move at the same time, unless a rule makes another change of the move."""
         tell, rules = getattr(self.evaluator, "tell_move", None), self.settings.rules
         if tell is not None and all(type(one).shape_weights is Rule.shape_weights for one in rules):
-            tell(flat)
+            tell(flat, self.steps)
 
     def _weights(self) -> Tensor:
         return self.particles.to_particles(self.subspace.project(self.tensors))
