@@ -51,7 +51,7 @@ class Batches:
         self.seed = seed
         self.shuffle = shuffle
         self.epoch = 0
-        self._last: tuple[Any, Tensor] | None = None  # an order, and of what it is
+        self._last: tuple[Split, Any, Tensor] | None = None  # an order, and of what it is
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that iteration goes through."""
@@ -78,9 +78,10 @@ class Batches:
     def _order(self, epoch: int) -> Tensor:
         """The examples of an epoch; the next batch is mostly of the same one."""
         key = epoch, self.seed, self.shuffle, self.batch_size
-        if self._last is None or self._last[0] != key:
-            self._last = key, self._draw_order(epoch)
-        return self._last[1]
+        last = self._last
+        if last is None or last[0] is not self.split or last[1] != key:
+            last = self._last = self.split, key, self._draw_order(epoch)
+        return last[2]
 
     def _draw_order(self, epoch: int) -> Tensor:
         if not self.shuffle:
