@@ -77,6 +77,23 @@ def test_choosing_another_epoch_does_not_disturb_an_iteration_under_way():
     assert seen == expected
 
 
+def test_an_order_is_drawn_once_until_something_it_depends_on_is_another(monkeypatch):
+    drawn = []
+    draw = Batches._draw_order
+    monkeypatch.setattr(Batches, "_draw_order", lambda *given: drawn.append(given) or draw(*given))
+    batches = Batches(numbered(20), 6, 0)
+    for index in range(4):
+        batches.batch(1, index)
+    assert len(drawn) == 1
+    changes = {"seed": 5, "shuffle": False, "batch_size": 4, "split": numbered(9)}
+    for name, value in changes.items():
+        setattr(batches, name, value)
+        fresh = Batches(batches.split, batches.batch_size, batches.seed, batches.shuffle)
+        for ours, theirs in zip(batches.batch(1, 1), fresh.batch(1, 1), strict=True):
+            assert torch.equal(ours, theirs)
+    assert len(drawn) == 1 + 2 * len(changes)
+
+
 def test_without_shuffling_examples_come_in_their_own_order():
     batches = Batches(numbered(7), 3, seed=1, shuffle=False)
     assert [labels.tolist() for _, labels in batches] == [[0, 1, 2], [3, 4, 5], [6]]

@@ -57,11 +57,12 @@ class Distance:
         return total + 0.1 * float(torch.rand(()))  # chance, which a step shares
 
 
-def train_spiking(evaluator, steps=4):
+def train_spiking(evaluator, steps=4, **settings):
     x = torch.randn(120, 6, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
     model = build(Spiking, 0)
-    opt = PolyStep(model, subspace=RowWise(3), evaluator=evaluator, seed=1, **SETTINGS)
+    every = SETTINGS | {"subspace": RowWise(3)} | settings
+    opt = PolyStep(model, evaluator=evaluator, seed=1, **every)
     batches = Batches(Split(x, y), 40, seed=2)
     for step in range(steps):
         opt.step(*batches.batch(step // 3, step % 3), F.cross_entropy)

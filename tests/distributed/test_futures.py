@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -19,9 +19,15 @@ import hardstep
 from hardstep import PolyStep, RowWise
 from hardstep.baselines import InSubspace, OpenAiEs
 from hardstep.distributed import Futures, Patience
+from hardstep.distributed.counts import Counts
+from hardstep.distributed.handout import Handout
+from hardstep.distributed.messages import VERSION, Answer, Key, Step, Task
 from hardstep.errors import ConfigError, ObjectiveError, WorkerError
 from hardstep.evaluation import Incremental, tiers
+from hardstep.geometry import Biased, Haar
 from hardstep.nn import build
+from hardstep.subspaces import Adaptive, LowRank
+from hardstep.subspaces.rowwise import BoundRedrawn
 from hardstep.training import fit
 
 from .executors import Staged
@@ -85,6 +91,91 @@ def test_a_step_is_announced_and_recorded_once_by_each_worker(alone, monkeypatch
     assert [bool(task.step.question) for task in asked] == [True] * 2 + [False] * (len(asked) - 2)
     tiles = sorted(task.key[2:] for task in asked)
     assert all(stop == start for (_, stop), (start, _) in pairwise(tiles))
+
+
+MOVING = {
+    "redrawn": RowWise(3, redraw=2),
+    "in turns": RowWise(3, redraw=1, share=0.5),
+    "adaptive": Adaptive(2, every=2),
+    "factors": LowRank(2),
+}
+
+
+@pytest.mark.parametrize("subspace", MOVING.values(), ids=MOVING)
+def test_subspaces_that_change_are_the_same_on_workers(subspace):
+    def fault(number, worker, reply):
+        if number == 30:
+            executor.forget(0)
+        return reply
+
+    alone, executor = train_spiking(None, 6, subspace=subspace), Staged(2, fault)
+    assert train_spiking(Futures(executor, 2), 6, subspace=subspace) == alone
+
+
+class _Pair:
+    """Two workers, of which the second answers when somebody has worked meanwhile."""
+
+    workers = 2
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, task):
+        self.futures.append(Future())
+        if len(self.futures) == 1:
+            self.answer(task)
+        self.task = task
+        return self.futures[-1]
+
+    def answer(self, task):
+        start, stop = task.key[2:]
+        rows = np.arange(start, stop, dtype=np.float64)
+        reply = Answer(task.key, start, rows.shape, rows.tobytes(), 0.0, 0.0, "pair")
+        self.futures[-1].set_result(reply)
+
+    def tend(self):
+        pass
+
+
+def test_what_is_offered_is_done_once_when_a_worker_has_nothing_left():
+    port, done = _Pair(), []
+
+    def work():
+        done.append(len(port.futures))
+        port.answer(port.task)
+
+    tasks = [Task(Key("run", 1, start, start + 2), Step(VERSION)) for start in (0, 2)]
+    handout = Handout(port, tasks, lambda task, need: task, Patience(timeout=9), Counts(), work)
+    assert handout.collect().tolist() == [0, 1, 2, 3]
+    assert done == [2]
+
+
+@pytest.mark.parametrize("rotation", [Haar(), Biased()])
+def test_the_next_rotations_are_offered_unless_they_look_back(rotation):
+    engine, offered = Futures(Staged(2), 2), []
+    engine.while_waiting = offered.append
+    alone = train_spiking(None, 3, rotation=rotation)
+    assert train_spiking(engine, 3, rotation=rotation) == alone
+    assert len(offered) == (3 if rotation == Haar() else 0)
+    engine.while_waiting = lambda work: work()  # before any loss of the step is there
+    assert train_spiking(engine, 3, rotation=rotation) == alone
+
+
+def test_bases_are_drawn_by_workers_before_the_step_that_needs_them(monkeypatch):
+    drawn, loaded = [], []
+    draw, load = RowWise.draw, BoundRedrawn.load_state_dict
+
+    def watch_load(self, state):
+        before = len(drawn)
+        load(self, state)
+        loaded.append(len(drawn) - before)
+
+    monkeypatch.setattr(RowWise, "draw", lambda *given: drawn.append(given) or draw(*given))
+    monkeypatch.setattr(BoundRedrawn, "load_state_dict", watch_load)
+    train_spiking(Futures(Staged(2), 2), 6, subspace=RowWise(3, redraw=2))
+    assert len(drawn) == 1 + 3 * 3  # here and by two workers; at the start workers are sent it
+    assert loaded
+    assert not any(loaded)
 
 
 def test_a_worker_that_is_replaced_or_has_drifted_is_sent_what_it_lacks(alone):

@@ -1,12 +1,20 @@
 """Binding: the product with directions, where inputs are the same in every example."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardstep.evaluation.fused import bind
-from hardstep.evaluation.fused.bind import CONSTANT_SHARE, find_varying, respond
+from hardstep.evaluation.fused.layouts import (
+    CONSTANT_SHARE,
+    SEVERAL,
+    find_varying,
+    lay_out,
+    respond,
+)
 from hardstep.subspaces import LayerWise, RowWise
 
 from .fused_programs import problem
@@ -26,6 +34,48 @@ def responses(table, examples, directions):
     out = torch.full((len(directions), examples), torch.nan, dtype=table.dtype)
     respond(directions, inputs, out, directions.new_empty(len(directions), inputs.copied))
     return out, inputs
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    examples=st.integers(1, 70),
+    units=st.integers(1, 70),
+    larger=st.booleans(),
+    double=st.booleans(),
+    shuffled=st.booleans(),
+)
+def test_tables_have_examples_last_and_zeros_behind_them(examples, units, larger, double, shuffled):
+    examples += larger * -(-SEVERAL // units)
+    dtype = torch.float64 if double else torch.float32
+    value = torch.randn(examples, units, generator=torch.Generator().manual_seed(units)).to(dtype)
+    value[:, 0] = torch.nan
+    order = torch.arange(examples).flip(0) if shuffled else None
+    stride = (-(-examples // 16) | 1) * 16
+    table = lay_out(value, order, stride)
+    assert table.shape == (units, stride)
+    assert table.dtype == dtype
+    wanted = value.flip(0) if shuffled else value
+    torch.testing.assert_close(table[:, :examples], wanted.T, rtol=0, atol=0, equal_nan=True)
+    assert not table[:, examples:].any()
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    examples=st.integers(1, 70),
+    numbers=st.lists(st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf]), min_size=2, max_size=2),
+    place=st.integers(0, 69),
+    double=st.booleans(),
+)
+def test_a_row_varies_if_a_number_differs_from_the_first(examples, numbers, place, double):
+    dtype = torch.float64 if double else torch.float32
+    table = torch.full((2, 96), 7.0, dtype=dtype)
+    table[:, :examples] = numbers[0]
+    table[1, place] = numbers[1]
+    varies = [bool((row != row[0]).any()) for row in table[:, :examples]]
+    found = find_varying(table, examples).varying
+    assert (None if found is None else found.chosen.tolist()) == (
+        None if all(varies) else [row for row in (0, 1) if varies[row]]
+    )
 
 
 @settings(deadline=None, derandomize=True)

@@ -1,6 +1,7 @@
 """The neuron's one pass over memory: torch's bits, and torch's operations for whoever looks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from torch.func import grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hardstep.evaluation import Problem
-from hardstep.evaluation.trace.record import Later, record
+from hardstep.evaluation.trace import layers
+from hardstep.evaluation.trace.record import Later, Recorder, record
 from hardstep.nn import LIF, SpikingMLP, build, lif_kernel
 from hardstep.nn.spiking import Neuron
 
@@ -169,22 +171,27 @@ class Overwriting(nn.Module):
         return spikes + again.add_(1.0) + self.lif(after, membrane)[1]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "make", [lambda: SpikingMLP((5, 6, 4), 3, LIF(0.9, 0.2)), lambda: Overwriting(LIF(1, 0))]
-)
-def test_a_record_is_that_of_torch(make, dtype, monkeypatch):
-    problem = Problem(
-        build(make, 0).to(dtype), numbers(15, dtype, 0).reshape(3, 5), torch.arange(3),
-        F.cross_entropy,
-    )  # fmt: skip
-    base = {name: value.detach() for name, value in problem.model.named_parameters()}
-    with torch.no_grad():
-        ours = record(problem, base, 0)
-        missing = sum(isinstance(value, Later) for value in ours.values._kept)
-        monkeypatch.setattr(lif_kernel, "find_recorder", lambda: None)
-        theirs = record(problem, base, 0)
-    assert missing > 0
+class Repeating(nn.Module):
+    """Takes some steps of a neuron twice, and has done a part of others before."""
+
+    def __init__(self, ahead, zero=0.0):
+        super().__init__()
+        self.layer, self.lif = nn.Linear(5, 4), LIF(0.9, zero)
+        self.ahead = ahead
+
+    def forward(self, x):
+        current = self.layer(x)
+        early = [current >= 0.0, x * 0.9][: self.ahead]
+        spikes, membrane = self.lif(current)
+        again, _ = self.lif(current)
+        later, after = self.lif(current, membrane)
+        free, _ = self.lif(torch.ones_like(current), torch.zeros_like(current))
+        late = membrane * 0.9 if self.ahead else membrane
+        total = spikes + again + later + free + late + self.lif(current, after)[1]
+        return total + sum(part.float().sum() for part in early)
+
+
+def assert_same_record(ours, theirs):
     assert ours.signature == theirs.signature
     assert (ours.nbytes, ours.result, ours.sources) == (
         theirs.nbytes,
@@ -195,6 +202,58 @@ def test_a_record_is_that_of_torch(make, dtype, monkeypatch):
     for one, other in zip(ours.values, theirs.values, strict=True):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SpikingMLP((5, 6, 4), 3, LIF(0.9, 0.2)),
+        lambda: Overwriting(LIF(1, 0)),
+        lambda: Repeating(0),
+        lambda: Repeating(1),
+        lambda: Repeating(2),
+        lambda: Repeating(0, -0.0),
+    ],
+)
+def test_a_record_is_that_of_torch(make, dtype, monkeypatch):
+    for seed in range(3):  # what the first one wrote down the others have again
+        problem = Problem(
+            build(make, seed).to(dtype), numbers(15, dtype, seed).reshape(3, 5), torch.arange(3),
+            F.cross_entropy,
+        )  # fmt: skip
+        base = {name: value.detach() for name, value in problem.model.named_parameters()}
+        with torch.no_grad(), monkeypatch.context() as patch:
+            ours = record(problem, base, 0)
+            missing = sum(isinstance(value, Later) for value in ours.values._kept)
+            patch.setattr(lif_kernel, "find_recorder", lambda: None)
+            theirs = record(problem, base, 0)
+        assert missing > 0
+        assert_same_record(ours, theirs)
+
+
+def test_a_step_that_stands_in_the_last_record_is_not_written_again(monkeypatch):
+    problem = Problem(
+        build(lambda: SpikingMLP((5, 6, 4), 3), 0), numbers(15, torch.float32, 0).reshape(3, 5),
+        torch.arange(3), F.cross_entropy,
+    )  # fmt: skip
+    base = {name: value.detach() for name, value in problem.model.named_parameters()}
+    written = []
+    write = Recorder.write
+    monkeypatch.setattr(
+        Recorder, "write", lambda *args, **kwargs: (written.append(args), write(*args, **kwargs))[1]
+    )
+    monkeypatch.setattr(layers, "_PASSAGES", {})
+    with torch.no_grad():
+        first = record(problem, base, 0)
+        assert len(written) == 2 * (4 + 2 * 6)  # at rest there is no membrane to leak
+        again = record(problem, base, 0)
+        assert len(written) == 2 * (4 + 2 * 6)
+        monkeypatch.setattr(layers, "MOST", 0)
+        wider = replace(problem, inputs=problem.inputs.repeat(2, 1), target=torch.arange(6) % 4)
+        record(wider, base, 0)
+        assert len(layers._PASSAGES) == 1
+    assert_same_record(again, first)
 
 
 def unusual():

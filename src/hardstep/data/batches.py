@@ -9,6 +9,7 @@ and the batches shuffled.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class Batches:
         self.seed = seed
         self.shuffle = shuffle
         self.epoch = 0
+        self._last: tuple[Split, Any, Tensor] | None = None  # an order, and of what it is
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that iteration goes through."""
@@ -74,6 +76,14 @@ class Batches:
             yield self._cut(order, index)
 
     def _order(self, epoch: int) -> Tensor:
+        """The examples of an epoch; the next batch is mostly of the same one."""
+        key = epoch, self.seed, self.shuffle, self.batch_size
+        last = self._last
+        if last is None or last[0] is not self.split or last[1] != key:
+            last = self._last = self.split, key, self._draw_order(epoch)
+        return last[2]
+
+    def _draw_order(self, epoch: int) -> Tensor:
         if not self.shuffle:
             return torch.arange(len(self.split))
         order = torch.randperm(len(self.split), generator=generator(self.seed, "batches", epoch))
@@ -99,7 +109,10 @@ class Batches:
     def _cut(self, order: Tensor, index: int) -> tuple[Tensor, Tensor]:
         start = index * self.batch_size
         rows = order[start : start + self.batch_size]
-        part = self.split.select(rows)
-        note_origin(part.inputs, self.split.inputs, rows)
-        note_origin(part.labels, self.split.labels, rows)
-        return part.inputs, part.labels
+        # A quarter of the time of indexing, which looks for negative numbers, too.
+        inputs, labels = (
+            whole.index_select(0, rows) for whole in (self.split.inputs, self.split.labels)
+        )
+        note_origin(inputs, self.split.inputs, rows)
+        note_origin(labels, self.split.labels, rows)
+        return inputs, labels

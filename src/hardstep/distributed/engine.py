@@ -70,6 +70,8 @@ class Engine(ABC):
         self._flying = 0
         self._writer, self._cuts = StepWriter(), Cuts(tiles)
         self._announced: _Announced | None = None
+        self._meanwhile: Callable[[], None] | None = None
+        self._told: tuple[Tensor, int] | None = None  # the last move, and the step that made it
         self._answered = 0  # the last step, if it was announced and all of it was answered
 
     # -- what an engine adds --------------------------------------------------------------------
@@ -135,16 +137,22 @@ class Engine(ABC):
         if not follows:
             self._tell(written.step)
 
-    def tell_move(self, move: Tensor) -> None:
-        """Let workers make a move, in coordinates, while it is made here."""
+    def tell_move(self, move: Tensor, step: int) -> None:
+        """Let workers make an optimizer's move of a step, in coordinates, while it is made here."""
+        self._told = move, step
         if self._answered == self._step:
             self._tell(Step(VERSION), move)
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """Let something be done here in the next step, when workers begin to have nothing to do."""
+        self._meanwhile = work
 
     def _tell(self, step: Step, move: Tensor | None = None, asked: bytes = b"") -> None:
         """Send something to every worker that will have a tile; none need hear of it."""
         ahead = None
         if move is not None:
-            ahead = Ahead(self._answered, freeze(move), asked, torch.get_num_threads())
+            step_of = self._told[1] if self._told and self._told[0] is move else None
+            ahead = Ahead(self._answered, step_of, freeze(move), asked, torch.get_num_threads())
         for _ in range(min(self.workers, self._cuts.most or self.workers)):
             task = Task(Key(self._run, self._step, 0, 0), step, ahead=ahead)
             with suppress(BrokenExecutor):  # which whoever asks next will meet, too
@@ -226,7 +234,8 @@ class Engine(ABC):
         asking = pickle.dumps(Question(sent[0], sent[1], question))
         step, num, workers = written.step._replace(question=asking), len(missing), self.workers
         tasks, supply = self._list_tasks(num, step), partial(written.supply, step)
-        handout = Handout(self, tasks, supply, patience, self.counts)
+        work, self._meanwhile = self._meanwhile, None
+        handout = Handout(self, tasks, supply, patience, self.counts, work)
         try:
             rows = handout.collect()
         finally:

@@ -87,6 +87,7 @@ class Handout:
         supply: What a task lacks, sent along.
         patience: With failures.
         counts: Of the run.
+        meanwhile: Done once, when the last tiles are out and some worker has none.
     """
 
     def __init__(
@@ -96,8 +97,10 @@ class Handout:
         supply: Callable[[Task, Need], Task],
         patience: Patience,
         counts: Counts,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         self.port, self.supply, self.patience, self.counts = port, supply, patience, counts
+        self.meanwhile = meanwhile
         self.tiles = {task.key: _Tile(task) for task in tasks}
         self.waiting = deque(self.tiles)
         self.flying: dict[Future[Any], Key] = {}
@@ -116,6 +119,7 @@ class Handout:
         began = last = time.monotonic()
         while any(tile.rows is None for tile in self.tiles.values()):
             self._hand_out()
+            self._use_idle_core()
             done, _ = wait(self.flying, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
                 last = time.monotonic()
@@ -147,6 +151,13 @@ class Handout:
             key = self.waiting.popleft()
             if self.tiles[key].rows is None:
                 self._submit(key)
+
+    def _use_idle_core(self) -> None:
+        """Do what was offered: on one machine, a worker that waits has left a core free."""
+        work = self.meanwhile
+        if work is not None and not self.waiting and len(self.flying) < self.port.workers:
+            self.meanwhile = None
+            work()
 
     def _submit(self, key: Key) -> None:
         tile = self.tiles[key]

@@ -100,6 +100,11 @@ class SearchJob:
         for name, change in self.space.subspace.expand(move).items():
             self.base[name].add_(change)
 
+    @torch.no_grad()
+    def commit(self, step: int, move: Tensor) -> None:
+        """Let the subspace take note of a move; drawing bases again takes as long as a step."""
+        self.space.subspace.commit(step, move)
+
 
 def make_job(objective: Any, candidates: Candidates) -> tuple[SearchJob, Asked]:
     """The parts of a step that stay, and those that do not."""

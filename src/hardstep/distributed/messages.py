@@ -65,7 +65,8 @@ class Ahead(NamedTuple):
     Nothing relies on it. The step says what the tensors have to be, as if this had not been sent.
     """
 
-    after: int  # the step that was before, whose weights are moved
+    after: int  # the question that was before, whose weights are moved
+    step: int | None  # the optimizer's that made the move, after which bases may be drawn again
     move: Frozen
     asked: bytes  # as in the step; nothing, if only the move is known
     threads: int

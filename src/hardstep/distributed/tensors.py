@@ -48,20 +48,30 @@ def digest(tensor: Tensor) -> bytes:
 
 
 class TensorTable:
-    """The tensors of a run, by number."""
+    """The tensors of a run, by number.
+
+    Numbers are given out at once. What the tensors hold is looked at when the step is complete, so
+    that it can be on its way before.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, Known] = {}  # by identity, which the reference keeps
         self._numbers = itertools.count()
         self._seen: set[int] = set()
+        self._stale: set[int] = set()  # to be looked at
 
     def begin(self) -> None:
         """A new step: what is not seen in it is forgotten at its end."""
-        self._seen = set()
+        self._seen, self._stale = set(), set()
 
     def end(self) -> dict[int, Known]:
         """The tensors of this step."""
         self._known = {key: one for key, one in self._known.items() if key in self._seen}
+        for key in self._stale:
+            known = self._known[key]
+            self._known[key] = known._replace(
+                version=version_of(known.tensor), digest=digest(known.tensor)
+            )
         return {one.number: one for one in self._known.values()}
 
     def keep(self, numbers: set[int]) -> None:
@@ -73,14 +83,13 @@ class TensorTable:
         key = id(tensor)
         known = self._known.get(key)
         if known is None:
-            known = Known(tensor, next(self._numbers), version_of(tensor), digest(tensor))
-        elif key not in self._seen and (
+            known = self._known[key] = Known(tensor, next(self._numbers), -1, b"")
+        if key not in self._seen and (
             changing
             or version_of(tensor) != known.version
             or tensor.numel() * tensor.element_size() <= SMALL
         ):
-            known = known._replace(version=version_of(tensor), digest=digest(tensor))
-        self._known[key] = known
+            self._stale.add(key)
         self._seen.add(key)
         return known.number
 
@@ -137,7 +146,7 @@ class _Unpacker(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         if pid[0] == "rows":
             rows = torch.frombuffer(bytearray(pid[2]), dtype=torch.long)
-            return self.tensors[pid[1]][rows]
+            return self.tensors[pid[1]].index_select(0, rows)
         return self.tensors[pid[1]]
 
 

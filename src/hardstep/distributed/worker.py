@@ -97,7 +97,10 @@ class _Run:
         if self.message is not None and self.message.step == ahead.after:
             self.moved_after = ahead.after
             self.message = self.opened = None  # tiles that come late would meet other weights
-            self._move(job, thaw(ahead.move), self.searched)
+            move = thaw(ahead.move)
+            self._move(job, move, self.searched)
+            if ahead.step is not None:
+                job.commit(ahead.step, move)
         if self.moved_after == ahead.after and ahead.asked:
             torch.set_num_threads(ahead.threads)
             with suppress(Exception):

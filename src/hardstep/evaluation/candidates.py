@@ -6,6 +6,8 @@ read that structure (which block, which coordinates, how far) or simply ask for 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -79,15 +81,19 @@ class Candidates:
 
     def spans(self) -> Iterator[Span]:
         """Runs of candidates by block."""
+        return iter(self._spans)
+
+    @cached_property
+    def _spans(self) -> list[Span]:
         num_groups = torch.tensor([len(b.group_sizes) for b in self.subspace.blocks])
         block_of_group = torch.repeat_interleave(num_groups)
         blocks, counts = torch.unique_consecutive(
             block_of_group[self.particles.group[self.asked]], return_counts=True
         )
-        end = 0
-        for block, count in zip(blocks.tolist(), counts.tolist(), strict=True):
-            start, end = end, end + count * self.per_particle
-            yield Span(block, start, end)
+        ends = [0, *(torch.cumsum(counts, 0) * self.per_particle).tolist()]
+        return [
+            Span(block, *ends) for block, ends in zip(blocks.tolist(), pairwise(ends), strict=True)
+        ]
 
     def find_block(self, block: int) -> Span:
         """All candidates of a block."""

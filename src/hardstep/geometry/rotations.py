@@ -9,7 +9,7 @@ Biased: the first column is the particle's previous move, normalized, the rest i
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -18,7 +18,11 @@ from hardstep._linalg import signed_qr
 
 
 class Rotation(Protocol):
-    """Draws one rotation per particle."""
+    """Draws one rotation per particle.
+
+    One with an attribute `looks_back` that is false does not read the values of `previous_move`, so
+    that it can be drawn before they are known.
+    """
 
     def draw(self, previous_move: Tensor, generator: torch.Generator) -> Tensor:
         """Rotations (P, d_p, d_p) for particles that last moved by `previous_move` (P, d_p)."""
@@ -48,6 +52,8 @@ def _make_proper(q: Tensor) -> Tensor:
 @dataclass(frozen=True, slots=True)
 class Haar:
     """Independent uniform rotations: what the theory assumes."""
+
+    looks_back: ClassVar[bool] = False
 
     def draw(self, previous_move: Tensor, generator: torch.Generator) -> Tensor:
         """Rotations that do not look at the previous move."""

@@ -23,6 +23,7 @@ from hardstep._torch import (
     unwrap_batched,
 )
 from hardstep.evaluation.fused.compile import compile_kernel
+from hardstep.evaluation.trace.layers import write_layer
 from hardstep.evaluation.trace.record import Later, Recorder, Ref, find_recorder
 
 _aten = torch.ops.aten
@@ -99,20 +100,27 @@ def _tell(
     stepped: Stepped,
 ) -> None:
     """Write a step down as torch's operations, of which only the last of each kind were kept."""
+    shape, dtype = current.shape, current.dtype
+    operands = [recorder.refer(tensor) for tensor in (current, membrane) if tensor is not None]
 
-    def later(func: Any, *args: Any, dtype: torch.dtype = current.dtype) -> Ref:
-        made = Later(func, args, {}, current.shape, dtype)
-        return recorder.write(func, *args, made=made)
+    def later(func: Any, *args: Any, dtype: torch.dtype = dtype) -> Ref:
+        return recorder.write(func, *args, made=Later(func, args, {}, shape, dtype))
 
-    spikes, after = stepped
-    charged = recorder.refer(current)
-    if membrane is not None:
-        leaked = later(_aten.mul.Tensor, recorder.refer(membrane), decay)
-        charged = later(_aten.add.Tensor, leaked, charged)
-    fired = later(_aten.ge.Scalar, charged, threshold, dtype=torch.bool)
-    spiked = recorder.write(_aten._to_copy.default, fired, made=spikes, dtype=spikes.dtype)
-    kept = later(_aten.rsub.Scalar, spiked, 1.0)
-    recorder.write(_aten.mul.Tensor, charged, kept, made=after)
+    def write() -> list[Ref]:
+        spikes, after = stepped
+        charged, found = operands[0], []
+        if len(operands) == 2:
+            leaked = later(_aten.mul.Tensor, operands[1], decay)
+            charged = later(_aten.add.Tensor, leaked, charged)
+            found = [leaked, charged]
+        fired = later(_aten.ge.Scalar, charged, threshold, dtype=torch.bool)
+        spiked = recorder.write(_aten._to_copy.default, fired, made=spikes, dtype=dtype)
+        kept = later(_aten.rsub.Scalar, spiked, 1.0)
+        left = recorder.write(_aten.mul.Tensor, charged, kept, made=after)
+        return [*found, fired, spiked, kept, left]
+
+    what = "LIF", repr(decay), repr(threshold), shape, dtype  # which tells zeros of a sign apart
+    write_layer(recorder, what, operands, stepped, write)
 
 
 def _is_number(value: object) -> bool:

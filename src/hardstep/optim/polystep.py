@@ -31,6 +31,7 @@ from hardstep.evaluation.sandbox import claim
 from hardstep.geometry import Jitter, ParticleMap, Polytope, Rotation, num_particles
 from hardstep.optim import state as states
 from hardstep.optim.coverage import Coverage, measure_coverage
+from hardstep.optim.draws import Draws
 from hardstep.optim.report import StepReport, check_batch, finite_losses
 from hardstep.optim.rules import Context, Reuse, Rule, RuleState, Tensors
 from hardstep.optim.selection import Only, Searched
@@ -112,6 +113,7 @@ class PolyStep:
         self._solver = self.settings.solver.bind(
             [sum(num_particles(s, dim) for s in b.group_sizes) for b in self.subspace.blocks]
         )
+        self._draws = Draws(self.settings.rotation, self.seed)
         self._state = states.start(self.settings.rules, self._like)
         self._moved: Tensor | None = None  # by the last step, if nothing else changed the tensors
 
@@ -177,6 +179,7 @@ class PolyStep:
             if not self._answer(asked):
                 self._announce(asked)
                 proposal = self.propose()
+                self._offer_work()
                 losses = evaluate(proposal, self.candidates, asked)
                 check_batch(losses, inputs)
                 self.advance(proposal, losses)
@@ -195,9 +198,7 @@ class PolyStep:
         temperature, reach = self.settings.reach_at(self._clock(at))
         for rule, memory in self._rules():
             reach = rule.extend(reach, memory)
-        rotations = self.settings.rotation.draw(
-            state.previous_move, seeds.generator(self.seed, "rotation", at)
-        )
+        rotations = self._draws.draw(at, state.previous_move)
         directions = torch.einsum("pij,vj->pvi", rotations, self._vertices)
         jitter = draw_jitter(self.settings.jitter, self.num_particles, self.seed, at)
         proposal = propose(at, directions, reach, temperature, *jitter)
@@ -312,11 +313,17 @@ class PolyStep:
         if announce is not None:
             announce(self._candidates_at(torch.empty(0, dtype=torch.long), self._like[:0]))
 
+    def _offer_work(self) -> None:
+        """Let workers be waited for with something to do: the next step's rotations."""
+        offer = getattr(self.evaluator, "while_waiting", None)
+        if offer is not None and self._draws.may_be_early:
+            offer(partial(self._draws.draw_ahead, self.steps + 1, self._like))
+
     def _tell_move(self, flat: Tensor) -> None:
         """Let workers move at the same time, unless a rule makes another change of the move."""
         tell, rules = getattr(self.evaluator, "tell_move", None), self.settings.rules
         if tell is not None and all(type(one).shape_weights is Rule.shape_weights for one in rules):
-            tell(flat)
+            tell(flat, self.steps)
 
     def _weights(self) -> Tensor:
         return self.particles.to_particles(self.subspace.project(self.tensors))

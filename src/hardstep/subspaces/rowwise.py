@@ -178,8 +178,8 @@ class BoundRedrawn(BoundSubspace):
         return True
 
     def _redraw(self, redraws: int) -> None:
-        self.redraws = redraws
         self.maps = self.setting.draw(self.layout, self.particle_dim, self.seed, redraws)
+        self.redraws = redraws  # last: should drawing fail, the bases are those of before
 
     def state_dict(self) -> dict[str, Tensor]:
         """How often the bases were redrawn."""

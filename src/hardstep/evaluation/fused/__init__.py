@@ -16,9 +16,11 @@ The stages in their order, and the files that hold them:
     emit_reductions        ... sums, extremes and choices along an axis
     emit_products          ... matrix products
     emit_functions         ... exp, log, tanh
+    emit_layouts           kernels that turn tables, and look which units vary
     emit_vectors           ... single instructions on vectors of lanes
     pack                   kernels that spend no lane on an example that does not change
     compile                text to machine code, kept in memory and on disk, and called
+    layouts                recorded values as tables; the inputs that vary
     bind                   the numbers of a step: tables, tiles, sums
 
 The first step of a model goes through all of them, later steps through `bind` and `compile` only.

@@ -1,17 +1,17 @@
 """A planned kernel with the numbers of a step: its tables, and its calls tile by tile."""
 
+import math
 from collections.abc import Mapping
 from threading import get_ident
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
-from hardstep.evaluation.fused.emit_products import CHAINS, write_shortening
-from hardstep.evaluation.fused.expressions import KINDS, Stretch, Unfusable
+from hardstep.evaluation.fused.expressions import Stretch, Unfusable
+from hardstep.evaluation.fused.layouts import Inputs, find_varying, lay_out, respond
 from hardstep.evaluation.fused.plan import (
     ColumnEntry,
     Entry,
@@ -42,79 +42,6 @@ TABLE_BYTES = 8 << 20  # what the tables made for a tile may take
 MAX_TILE = 16384  # beyond that, nothing is gained
 MIN_TILE = 512  # below that, starting the kernel shows
 TILES = 64  # of a step, about, so that workers can share them
-CONSTANT_SHARE = 8  # one input in so many must be constant for the copy of the rest to pay
-BLOCK = 60  # rows and columns from which on torch turns a whole matrix block by block
-CACHED = 512 << 10  # bytes of a matrix for which that makes up for one more copy
-GLANCE = 16  # columns that are looked at first
-
-
-class Varying(NamedTuple):
-    """The inputs of a batch that vary, and what there is of the others."""
-
-    chosen: Tensor  # which vary
-    others: Tensor  # which do not, filled up with first inputs, since several are read at a time
-    constants: Tensor  # their values, and zeros for what was filled up
-    table: Tensor  # (chosen + 1, stride): the inputs that vary, and ones
-
-
-class Inputs(NamedTuple):
-    """The examples that meet a weight.
-
-    An input that has the same value in every example (the margin of a picture, a word nobody uses,
-    a unit that never fires) shifts a response by a constant. So the product with directions, the
-    large one of a step, runs over the others, and over one more for what the constant ones add.
-    """
-
-    table: Tensor  # (inputs, stride), examples last, zero beyond the last one
-    varying: Varying | None  # unless nearly all of them vary
-
-    @property
-    def copied(self) -> int:
-        """Numbers that a direction's response needs memory for, besides itself."""
-        return 0 if self.varying is None else len(self.varying.table)
-
-
-def find_varying(table: Tensor, num_examples: int) -> Inputs:
-    """Look which inputs vary over the first examples of a table."""
-    others = _list_constant(table[:, :num_examples])
-    if len(others) * CONSTANT_SHARE < len(table):
-        return Inputs(table, None)
-    varies = torch.ones(len(table), dtype=torch.bool).index_fill_(0, others, False)
-    chosen = varies.nonzero()[:, 0]
-    varying = table.new_empty(len(chosen) + 1, table.shape[1])
-    torch.index_select(table, 0, chosen, out=varying[:-1])
-    varying[-1, :num_examples], varying[-1, num_examples:] = 1, 0
-    fill = (0, -len(others) % CHAINS)
-    others, constants = pad(others, fill), pad(table[others, 0], fill)
-    return Inputs(table, Varying(chosen, others, constants, varying))
-
-
-def _list_constant(table: Tensor) -> Tensor:
-    """The rows that have one value; a few columns of a row tell of most that it has not."""
-    few = table[:, :: max(1, table.shape[1] // GLANCE)]
-    maybe = (few == table[:, :1]).all(1).nonzero()[:, 0]
-    rows = table.index_select(0, maybe)
-    return maybe[(rows == rows[:, :1]).all(1)]
-
-
-def respond(directions: Tensor, inputs: Inputs, out: Tensor, room: Tensor) -> None:
-    """Multiply directions (n, inputs) and the table's first columns, into `out` (n, columns).
-
-    Args:
-        directions: Directions over the inputs.
-        inputs: Of `find_varying`.
-        out: Where to write.
-        room: (n, copied), overwritten.
-    """
-    columns, varying = out.shape[1], inputs.varying
-    if varying is None:
-        torch.mm(directions, inputs.table[:, :columns], out=out)
-        return
-    num, size = directions.shape
-    sizes = torch.tensor([size, len(varying.chosen), len(varying.others)])
-    tables = [directions.contiguous(), *varying[:3], room, sizes]
-    run_kernel(write_shortening(KINDS[directions.dtype]), tables, num, 0, 0, 0)
-    torch.mm(room, varying.table[:, :columns], out=out)
 
 
 class Tables:
@@ -144,7 +71,7 @@ class Tables:
     def is_finite(self, index: int) -> bool:
         """Whether a recorded value is finite everywhere (or so large that its sum is not)."""
         if index not in self._finite:
-            self._finite[index] = bool(self.written.values[index].sum().isfinite())
+            self._finite[index] = math.isfinite(self.written.values[index].sum())
         return self._finite[index]
 
     def sort_examples(self, index: int) -> Tensor:
@@ -187,7 +114,7 @@ class Tables:
                 rows = self._label_weights(table)
             case _:
                 assert_never(table)
-        return _lay_out(rows, order, stride)
+        return lay_out(rows, order, stride)
 
     def _label_weights(self, table: LabelWeight) -> Tensor:
         labels = self.written.values[table.labels]
@@ -205,17 +132,6 @@ def _has_rows(table: OfRecord) -> bool:
 
 def _list_units(units: Stretch) -> Tensor:
     return torch.arange(units.size) * units.step + units.start
-
-
-def _lay_out(value: Tensor, order: Tensor | None, stride: int) -> Tensor:
-    """(examples,) or (examples, units) with examples last, in order, padded with zeros."""
-    if order is not None:
-        value = value[order]
-    if value.dim() == 2 and min(value.shape) >= BLOCK and value.nbytes <= CACHED:
-        return pad(value, (0, 0, 0, stride - len(value))).T.contiguous()
-    table = value.new_zeros(*value.shape[1:], stride)
-    table[..., : len(value)] = value.movedim(0, -1)
-    return table
 
 
 class Kernel:
@@ -393,7 +309,9 @@ class Kernel:
         num, like = len(directions), inputs.table
         key = get_ident(), slot
         if key not in self._rooms or len(self._rooms[key][0]) < num:
-            self._rooms[key] = like.new_zeros(num, self.stride), like.new_empty(num, inputs.copied)
+            room = like.new_empty(num, self.stride)
+            room[:, self.num_examples :] = 0  # the others are written to for every tile
+            self._rooms[key] = room, like.new_empty(num, inputs.copied)
         responses, room = (memory[:num] for memory in self._rooms[key])
         respond(directions.to(like.dtype), inputs, responses[:, : self.num_examples], room)
         return responses

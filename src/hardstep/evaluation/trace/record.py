@@ -8,6 +8,7 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -102,6 +103,18 @@ class Later(NamedTuple):
     dtype: torch.dtype
 
 
+class Passage(NamedTuple):
+    """Consecutive operations of a record; they hold no tensor, so another record may have them."""
+
+    nodes: tuple[Node, ...]
+    values: tuple[Later | None, ...]  # nothing for those that are made every time
+    refs: tuple[Ref, ...]
+    made: tuple[int, ...]  # their numbers
+    reached: tuple[int, ...]
+    seen: Mapping[str, tuple[int, ...]]  # operation and operands -> results
+    nbytes: int  # that values would take, were they asked for
+
+
 class Values(Sequence[Tensor]):
     """The base of every value, by number."""
 
@@ -172,7 +185,7 @@ def record(
         sources,
         recorder.numbers[id(loss)],
         recorder.nbytes,
-        "\n".join([*recorder.signature, str([_form(value) for value in recorder.values])]),
+        "\n".join([*recorder.signature, *map(_form, recorder.values)]),
         frozenset(recorder.unrolled),
     )
 
@@ -340,6 +353,33 @@ class Recorder(DispatchMode):
             self._count(made.shape.numel() * made.dtype.itemsize)
         return self.refs[number]
 
+    def copy_from(self, place: int, first: int, made: Sequence[Tensor]) -> Passage:
+        """What `write` has written since there were so many nodes and values, all of it new."""
+        values = [value if isinstance(value, Later) else None for value in self.values[first:]]
+        keys = self.signature[place:]
+        return Passage(
+            tuple(self.nodes[place:]),
+            tuple(values),
+            tuple(self.refs[first:]),
+            tuple([self.numbers[id(tensor)] for tensor in made]),
+            tuple([ref.index for ref in self.refs[first:] if ref.index in self.reached]),
+            {key: self.seen[key] for key in keys},
+            sum(value.shape.numel() * value.dtype.itemsize for value in values if value),
+        )
+
+    def append(self, passage: Passage, made: Sequence[Tensor]) -> None:
+        """Write a passage down again, with the values that were made this time."""
+        self.nodes += passage.nodes
+        self.values += passage.values  # type: ignore[arg-type]  # those missing follow
+        self.refs += passage.refs
+        self.reached.update(passage.reached)
+        self.seen.update(passage.seen)
+        self.signature += passage.seen
+        for number, tensor in zip(passage.made, made, strict=True):
+            self.values[number] = tensor
+            self._made(tensor, number)
+        self._count(passage.nbytes)
+
     def _ref(self, argument: Any, found: list[int]) -> Any:
         """The argument with references for tensors, whose numbers are added to `found`."""
         if isinstance(argument, list | tuple):  # never deep, so no need for torch's tree_map
@@ -418,8 +458,13 @@ def find_recorder() -> Recorder | None:
             return None
 
 
-def _form(value: Any) -> Any:
-    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor | Later) else None
+def _form(value: Tensor | Later) -> str:
+    return _show_form(value.shape, value.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _show_form(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"{tuple(shape)} {dtype}"
 
 
 def _storage(tensor: Tensor) -> int:
