@@ -61,6 +61,19 @@ def test_single_precision_is_exact_to_its_rounding(name):
     compare(pose(name, torch.float32))
 
 
+@pytest.mark.parametrize("name", ["wide", "branches", "grouped", "spiking", "separable"])
+def test_losses_are_the_same_bits_in_any_company(name, monkeypatch):
+    """Candidates of a group share what they read; with whom they do is up to threads and tiles."""
+    problem, found = pose(name, torch.float32), []
+    for together in (1, 2, 3, 4):
+        monkeypatch.setattr("hardstep.evaluation.events.program.TOGETHER", together)
+        evaluator = compare(problem)
+        assert "events" in evaluator.notes.values()
+        objective = ModelObjective(problem, evaluator)
+        found.append(objective.losses(candidates_for(problem.model, RowWise(1))))
+    assert all(torch.equal(one, found[0]) for one in found)
+
+
 def count_operations(problem: Problem, limit: int, monkeypatch) -> list[float]:
     """Of all candidates, where more events than a limit are added target by target."""
     found = []

@@ -52,8 +52,8 @@ def write_filter(w: JointWriter, kind: Kind, vectors: int, is_grouped: bool) -> 
         work = w.let(f"mul i64 {vectors}, {taps}")
         w.count_work(w.let(f"select i1 {here}, i64 {work}, i64 0"), number)
     at = w.zero()
-    size = w.find_size(vectors)
-    for few in [size, vectors % size] if vectors % size else [size]:
+    most = w.find_size(vectors)
+    for few in [most, vectors % most] if vectors % most else [most]:
         with w.advance(at, str(vectors), few) as vector:
             _add_vectors(w, members, taps, vectors, vector, few)
 
