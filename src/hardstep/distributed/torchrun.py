@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ from hardstep._text import to_sentence
 from hardstep._torch import tree_leaves
 from hardstep.distributed.counts import Counts
 from hardstep.distributed.jobs import make_job
-from hardstep.distributed.tensors import digest
+from hardstep.distributed.shares import Answer, Bounds, Shares, join_rows
 from hardstep.errors import ConfigError, WorkerError
 from hardstep.evaluation import (
     Candidates,
@@ -56,8 +57,6 @@ class _Header(NamedTuple):
     """What a rank says before its rows."""
 
     status: int
-    start: int
-    num: int
     width: int  # numbers in a row; 0 if it is one number
     block: int  # of candidates that do not fit
     tier: int
@@ -91,6 +90,7 @@ class Peers:
         self._timeout = timeout
         self._step = 0
         self._join()
+        self._shares = Shares(self.workers)
 
     def _join(self) -> None:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
@@ -186,34 +186,49 @@ class Peers:
     ) -> Tensor:
         """Rows of all candidates: this rank's share of them, and those of the others."""
         began = time.perf_counter()
-        start, stop = (r * num // self.workers for r in (self.rank, self.rank + 1))
+        shares = self._shares.plan(num)
         halves = [int.from_bytes(asked[i : i + 8], "little", signed=True) for i in (0, 8)]
-        header, rows = _Header(FINE, start, 0, 0, 0, 0, *halves), torch.empty(0)
+        header, own = _Header(FINE, 0, 0, 0, *halves), list[Answer]()
         try:
             if fault is None and opened is not None:
-                with torch.no_grad():
-                    first, found = opened.piece(question, start, stop)
-                rows = found.detach().double().cpu()
-                width = rows.shape[1] if rows.dim() > 1 else 0
-                header = header._replace(start=first, num=len(rows), width=width)
+                own = _answer_ranges(opened, question, shares[self.rank])
+                header = header._replace(width=max((_width(one.rows) for one in own), default=0))
         except Unfit as unfit:
             header = header._replace(status=UNFIT, block=unfit.block, tier=_TIERS.index(unfit.tier))
         except Exception as error:
             fault = error
         if fault is not None:
-            header = header._replace(status=FAILED)
+            header, own = header._replace(status=FAILED), []
         self.counts.busy += time.perf_counter() - began
-        headers = [_Header(*one.tolist()) for one in self._gather(torch.tensor(header))]
-        self._check(headers, fault)
-        most = max(one.num * max(1, one.width) for one in headers)
-        padded = torch.zeros(most, dtype=torch.float64)
-        padded[: rows.numel()] = rows.reshape(-1)
-        gathered = self._gather(padded)
+        found = self._exchange(header, own, fault, most=max(map(len, shares)))
         self.counts.available += time.perf_counter() - began
         self.counts.tiles += self.workers
-        self.counts.bytes_sent += 8 * (len(header) + most)
-        self.counts.bytes_received += 8 * (len(header) + most) * (self.workers - 1)
-        return _join_rows(headers, gathered, num)
+        self._shares.note(num, found)
+        return join_rows(found, num)
+
+    def _exchange(
+        self, header: _Header, own: list[Answer], fault: Exception | None, most: int
+    ) -> list[Answer]:
+        """What all ranks answered, in the order of candidates; `most` ranges of a rank."""
+        told = torch.zeros(len(header) + 3 * most, dtype=torch.int64)
+        told[: len(header)] = torch.tensor(header)
+        listed = torch.tensor([(one.start, len(one.rows), one.micros) for one in own])
+        told[len(header) : len(header) + listed.numel()] = listed.flatten()
+        heard = self._gather(told)
+        headers = [_Header(*one[: len(header)].tolist()) for one in heard]
+        self._check(headers, fault)
+        ranges = [one[len(header) :].reshape(most, 3).tolist() for one in heard]
+        widths = [max(1, one.width) for one in headers]
+        sizes = [w * sum(num for _, num, _ in own) for w, own in zip(widths, ranges, strict=True)]
+        padded = torch.zeros(max(sizes), dtype=torch.float64)
+        padded[: sizes[self.rank]] = torch.cat([torch.empty(0), *(a.rows.flatten() for a in own)])
+        found: list[Answer] = []
+        for one, listing, numbers in zip(headers, ranges, self._gather(padded), strict=True):
+            found += _read_ranges(one, listing, numbers)
+        nbytes = told.nbytes + padded.nbytes
+        self.counts.bytes_sent += nbytes
+        self.counts.bytes_received += nbytes * (self.workers - 1)
+        return sorted(found, key=lambda one: one.start)
 
     def _check(self, headers: list[_Header], fault: Exception | None) -> None:
         """Stop where a rank failed or is elsewhere; ask again where a tier does not fit.
@@ -270,26 +285,53 @@ def _digest_step(objective: Objective, candidates: Candidates) -> bytes:
         tensors += objective.problem.model.buffers()
     for tensor in tensors:
         if isinstance(tensor, Tensor):
-            known.update(digest(tensor))
+            known.update(_sum_up(tensor))
     return known.digest()
 
 
-def _join_rows(headers: list[_Header], gathered: list[Tensor], num: int) -> Tensor:
-    pieces, place = [], 0
-    for rank, (header, rows) in enumerate(zip(headers, gathered, strict=True)):
-        if not header.num:
-            continue
-        if header.start != place:
-            raise WorkerError(
-                f"rank {rank} answered for candidates from {header.start} on where {place} is "
-                "next, so ranks do not cut a step alike; do all have the same torch and processor?",
-                told_by_all=True,
-            )
-        place += header.num
-        found = rows[: header.num * max(1, header.width)]
-        pieces.append(found.reshape(header.num, header.width) if header.width else found)
-    assert place == num
-    return torch.cat(pieces)
+def _sum_up(tensor: Tensor) -> bytes:
+    """What tells a tensor from one that another rank has by mistake; faster than a digest."""
+    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    whole = len(plain) // 8 * 8
+    words = plain[:whole].view(torch.int64)
+    total = int((words * _odd_numbers(len(words))).sum())
+    rest = plain[whole:].numpy().tobytes()
+    return f"{tensor.dtype}{tuple(tensor.shape)} {total} ".encode() + rest
+
+
+@cache
+def _odd_numbers(num: int) -> Tensor:
+    """Factors modulo 2⁶⁴, so that words which change places change the sum."""
+    return (2 * torch.arange(num) + 1) * 0x1E3779B97F4A7C15
+
+
+def _answer_ranges(opened: Opened, question: Any, ranges: list[Bounds]) -> list[Answer]:
+    """Those of some ranges in which a tile begins."""
+    found: list[Answer] = []
+    for start, stop in ranges:
+        began = time.perf_counter()
+        with torch.no_grad():
+            first, rows = opened.piece(question, start, stop)
+        micros = round(1e6 * (time.perf_counter() - began))
+        if len(rows):
+            found.append(Answer(first, rows.detach().double().cpu(), micros))
+    return found
+
+
+def _width(rows: Tensor) -> int:
+    return rows.shape[1] if rows.dim() > 1 else 0
+
+
+def _read_ranges(header: _Header, ranges: list[list[int]], numbers: Tensor) -> list[Answer]:
+    """A rank's answers, from what it told about them and their numbers."""
+    found, place = [], 0
+    for start, num, micros in ranges:
+        if num:
+            rows = numbers[place : place + num * max(1, header.width)]
+            place += len(rows)
+            shape = (num, header.width) if header.width else (num,)
+            found.append(Answer(start, rows.reshape(shape), micros))
+    return found
 
 
 def _shorten(error: BaseException) -> str:
