@@ -101,6 +101,25 @@ def test_a_lost_rank_ends_the_others_with_a_sentence_and_the_run_can_be_resumed(
     assert checkpoints.load(tmp_path / "run" / "checkpoint.pt")["optimizer"]["step"] > 0
 
 
+DRIFTED = """
+import os, torch, hardstep
+x = torch.linspace(-1, 1, 8)
+if os.environ["RANK"] == "1":
+    x[[0, 1]] = x[[1, 0]]
+tensors = {"x": x}
+opt = hardstep.PolyStep(tensors, evaluator=hardstep.distributed.Peers(timeout=30))
+opt.step(lambda: tensors["x"].abs().sum())
+"""
+
+
+def test_ranks_that_have_drifted_apart_stop():
+    """Even if their parameters are the same numbers at other places."""
+    ranks = start_ranks(["-c", DRIFTED], [{}, {}])
+    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert all(rank.returncode for rank in ranks)
+    assert all("rank 1 asks about other parameters" in one for one in said)
+
+
 def test_ranks_that_are_unlike_are_refused_by_the_first(tmp_path):
     out = tmp_path / "never"
     words = ["-m", "hardstep", "train", "snn", "--steps", "2", "--out", str(out)]
