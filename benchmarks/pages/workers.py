@@ -88,11 +88,12 @@ def costs() -> str:
     record = json.loads(distributed.RECORD.read_text())
     head = ["problem", "one process", "one worker", "two workers", "one worker costs",
             "two against one", "bytes a step, two workers"]  # fmt: skip
-    rows = []
+    rows, ways = [], ("alone", "one", "two")
     for title, found in record["problems"].items():
-        times = [f"{1000 * found['seconds'][way]:.1f} ms" for way in ("alone", "one", "two")]
-        cost, gain = found["one worker against none"], found["two workers against one"]
-        rows.append([title, *times, f"{cost:+.1%}", f"{gain:.2f}×",
+        taken, cost = found["seconds"], found.get("one worker against none")
+        times = [f"{1000 * taken[w]:.1f} ms" if w in taken else "–" for w in ways]
+        rows.append([title, *times, "–" if cost is None else f"{cost:+.1%}",
+                     f"{found['two workers against one']:.2f}×",
                      f"{found['bytes a step']['two']:,.0f}"])  # fmt: skip
     steps = max(found["steps"] for found in record["problems"].values())
     made = (
