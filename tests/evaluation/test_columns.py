@@ -5,7 +5,7 @@ import torch
 
 from hardstep.evaluation.incremental.columns import Column, carry_columns, carry_parameters
 from hardstep.evaluation.ops import REGISTRY
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 aten = torch.ops.aten
 SHAPE, CANDIDATES = (3, 4, 6, 6), 5

@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 from hardstep.evaluation import Batched, Incremental, ModelObjective, OneByOne, Problem
 from hardstep.evaluation.memory import LiveBytes
-from hardstep.evaluation.trace.record import Refused, record
+from hardstep.evaluation.trace.nodes import Refused
+from hardstep.evaluation.trace.record import record
 from hardstep.nn import SpikingNet
 from hardstep.subspaces import RowWise
 

@@ -14,7 +14,8 @@ from hardstep.evaluation.incremental.stream import follow
 from hardstep.evaluation.incremental.survey import survey
 from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.ops import REGISTRY
-from hardstep.evaluation.trace.record import Refused, record
+from hardstep.evaluation.trace.nodes import Refused
+from hardstep.evaluation.trace.record import record
 from hardstep.nn import SpikingNet, build
 from hardstep.subspaces import Full, LayerWise, RowWise
 

@@ -15,7 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from hardstep.evaluation import Problem
 from hardstep.evaluation.trace import layers
-from hardstep.evaluation.trace.record import Later, Recorder, record
+from hardstep.evaluation.trace.nodes import Later
+from hardstep.evaluation.trace.record import Recorder, record
 from hardstep.nn import LIF, SpikingMLP, build, lif_kernel
 from hardstep.nn.spiking import Neuron
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hardstep.evaluation.ops import REGISTRY
-from hardstep.evaluation.trace.record import Node, Record, Refused
+from hardstep.evaluation.trace.nodes import Node, Record, Refused
 from hardstep.evaluation.trace.slice import Slice
 
 REDUCTIONS = "amax|amin|aminmax|max|min|mean|sum|std|var|linalg_vector_norm"

@@ -43,7 +43,7 @@ from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.ops import REGISTRY, count_work
 from hardstep.evaluation.tiling import Tiling, even_out, tile_among_threads, tile_evenly
-from hardstep.evaluation.trace.record import Record
+from hardstep.evaluation.trace.nodes import Record
 from hardstep.evaluation.trace.slice import Slice
 
 TILE_BYTES = 32 << 20  # the largest value of a tile, if every example of it changed

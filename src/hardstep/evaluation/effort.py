@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 
 class Effort(NamedTuple):

@@ -20,7 +20,7 @@ from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY, count_work
 from hardstep.evaluation.tiling import Tiling
-from hardstep.evaluation.trace.record import Node, Refused
+from hardstep.evaluation.trace.nodes import Node, Refused
 
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave

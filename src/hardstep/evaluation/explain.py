@@ -25,7 +25,7 @@ from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes, count_operations
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate
-from hardstep.evaluation.trace.record import Record
+from hardstep.evaluation.trace.nodes import Record
 
 SECONDS = 1.0  # of the processor, that the tiles of all blocks may take, each time they run
 SHORT = 0.1  # seconds; a tile that takes less is timed twice

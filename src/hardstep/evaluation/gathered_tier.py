@@ -20,7 +20,7 @@ from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.tiling import Tiling, tile_evenly
-from hardstep.evaluation.trace.record import Refused
+from hardstep.evaluation.trace.nodes import Refused
 
 TILE = 64  # candidates whose columns are carried together, at most
 TILE_BYTES = 64 << 20  # of their largest values, of which rows or a few at a time are computed

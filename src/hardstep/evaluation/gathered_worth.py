@@ -12,7 +12,7 @@ from hardstep.evaluation.blocks import Step
 from hardstep.evaluation.candidates import Span
 from hardstep.evaluation.effort import Effort, count_effort
 from hardstep.evaluation.gathered import Gathering
-from hardstep.evaluation.trace.record import Refused
+from hardstep.evaluation.trace.nodes import Refused
 
 # Nanoseconds: of a tile or a batched pass, of an operation's call in it, of a byte.
 START, CALL, BYTE = 346_000, 12_900, 0.101

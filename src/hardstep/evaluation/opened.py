@@ -20,7 +20,7 @@ from hardstep.evaluation.fused import Unfusable
 from hardstep.evaluation.sharing import Piece, Unfit
 from hardstep.evaluation.streamed import STREAMED, Cut
 from hardstep.evaluation.tiling import Tiling
-from hardstep.evaluation.trace.record import Refused
+from hardstep.evaluation.trace.nodes import Refused
 from hardstep.evaluation.verify import find_contradiction, report, spread
 
 RECORD = "record"  # stands for every tier that reads it

@@ -29,7 +29,7 @@ from hardstep.evaluation.memory import LiveBytes
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.tiling import Tiling
-from hardstep.evaluation.trace.record import Record, Refused
+from hardstep.evaluation.trace.nodes import Record, Refused
 
 STREAMED = "streamed"
 STREAM_COST = 1.25  # operations of a forward pass in the time of one that follows it, about

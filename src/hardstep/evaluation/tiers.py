@@ -58,7 +58,8 @@ from hardstep.evaluation.opened import OpenStep
 from hardstep.evaluation.ops import REGISTRY
 from hardstep.evaluation.sharing import Opened, Piece, Questions, ask_without_misfits
 from hardstep.evaluation.streamed import STREAMED, Cut, Streamed, cut
-from hardstep.evaluation.trace.record import Record, Refused, TooLarge, record
+from hardstep.evaluation.trace.nodes import Record, Refused, TooLarge
+from hardstep.evaluation.trace.record import record
 from hardstep.subspaces import BoundSubspace
 
 

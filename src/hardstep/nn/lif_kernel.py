@@ -24,7 +24,8 @@ from hardstep._torch import (
 )
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.trace.layers import write_layer
-from hardstep.evaluation.trace.record import Later, Recorder, Ref, find_recorder
+from hardstep.evaluation.trace.nodes import Later, Ref
+from hardstep.evaluation.trace.record import Recorder, find_recorder
 
 _aten = torch.ops.aten
 

@@ -27,7 +27,7 @@ from hardstep.evaluation.events.program import (
     slot_words,
 )
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hardstep.evaluation.events.moves import align, widen
 from hardstep.evaluation.events.planner import Planner, Value
 from hardstep.evaluation.fused.expressions import Expr, Unfusable
 from hardstep.evaluation.fused.translate import Make
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def follow_view_of(planner: Planner, node: Node) -> None:

@@ -13,7 +13,7 @@ from hardstep.evaluation.events.program import Entry, PerTile, Stride, Word, slo
 from hardstep.evaluation.events.stages import write_enter
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import carry_parameters
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def follow_parameters(planner: Planner, node: Node) -> None:

@@ -13,7 +13,7 @@ from hardstep.evaluation.events.responses import Made, add_channels, spread_vect
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.incremental.changes import Change, Examples, Pairs, Stacked
-from hardstep.evaluation.trace.record import Refused
+from hardstep.evaluation.trace.nodes import Refused
 
 
 class Found(NamedTuple):

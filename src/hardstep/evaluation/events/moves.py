@@ -14,7 +14,7 @@ from hardstep.evaluation.events.planner import Planner, Value, behind
 from hardstep.evaluation.events.program import Fixed, Lookup, Slot, Table, Word, slot_words
 from hardstep.evaluation.events.stages import write_move
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def follow_move(planner: Planner, node: Node) -> None:

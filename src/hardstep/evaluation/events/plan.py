@@ -7,7 +7,7 @@ from hardstep.evaluation.events.entries import follow_parameters
 from hardstep.evaluation.events.planner import KnowsEvents, Planner
 from hardstep.evaluation.events.program import Program
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 
 def plan_events(

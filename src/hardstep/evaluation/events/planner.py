@@ -30,7 +30,7 @@ from hardstep.evaluation.events.stages import (
 from hardstep.evaluation.events.writer import Writer
 from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Kind, Unfusable
 from hardstep.evaluation.incremental.columns import Column, KnowsColumns
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 AnyWriter = TypeVar("AnyWriter", bound=Writer)
 Text = Callable[[str], str]  # a function's text, by its name

@@ -15,7 +15,7 @@ from hardstep.evaluation.events.program import Entry, Lookup, Program
 from hardstep.evaluation.events.tables import Tables
 from hardstep.evaluation.fused.expressions import Unfusable
 from hardstep.evaluation.incremental.columns import Column, carry_columns
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 Made = dict[tuple[object, ...], Tensor]
 

@@ -10,7 +10,7 @@ from hardstep.evaluation.fused import emit_functions
 from hardstep.evaluation.fused.emit_expressions import emit_extreme
 from hardstep.evaluation.fused.emit_vectors import Value, literal
 from hardstep.evaluation.fused.expressions import Fn, Kind, Unfusable
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 MOST_VECTORS = 8  # that stay in registers
 NODES = 3  # operations on a vector, counted like those of a group: shift, exponential, share

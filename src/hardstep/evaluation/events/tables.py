@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hardstep._threads import share_out
 from hardstep.evaluation.events.program import Table
-from hardstep.evaluation.trace.record import Record
+from hardstep.evaluation.trace.nodes import Record
 
 LARGE = 200_000  # numbers of a table
 CALLS = 50_000  # numbers moved in the time that a table's calls take, about

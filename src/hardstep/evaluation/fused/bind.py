@@ -35,7 +35,7 @@ from hardstep.evaluation.fused.tables import (
     Weight,
 )
 from hardstep.evaluation.incremental.columns import Column, carry_columns, slices_of
-from hardstep.evaluation.trace.record import Record, Refused
+from hardstep.evaluation.trace.nodes import Record, Refused
 from hardstep.subspaces import LinearMove
 
 TABLE_BYTES = 8 << 20  # what the tables made for a tile may take

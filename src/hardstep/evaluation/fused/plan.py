@@ -26,7 +26,7 @@ from hardstep.evaluation.fused.translate import (
     Translator,
 )
 from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 
 class Factors(NamedTuple):

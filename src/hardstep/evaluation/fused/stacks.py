@@ -13,7 +13,7 @@ import torch
 from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Unfusable
 from hardstep.evaluation.fused.tables import Slab
 from hardstep.evaluation.fused.translate import Changed, Make, Merged, Stack, Translator
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def find_slab(t: Translator, stack: Stack | Merged, number: int) -> Slab:

@@ -13,7 +13,7 @@ from hardstep.evaluation.fused.stacks import keep_stack, read_old
 from hardstep.evaluation.fused.tables import Replaced
 from hardstep.evaluation.fused.translate import Changed, Lookup, Make, Stack, Translator
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 class KnowsRows(Protocol):

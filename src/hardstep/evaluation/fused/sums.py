@@ -2,7 +2,7 @@
 
 from hardstep.evaluation.fused.expressions import Expr, Fn, Kind, Reduction, Unfusable
 from hardstep.evaluation.fused.translate import Closing, Translator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def read_along(t: Translator, node: Node, index: int, dim: int) -> Expr:

@@ -28,7 +28,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 Lookup = Callable[[int], Tensor]
 # The expression of an element-wise node, from expressions in place of its tensors.

@@ -19,7 +19,7 @@ from hardstep.evaluation.fused.expressions import (
 )
 from hardstep.evaluation.fused.tables import Matrix, PartOf
 from hardstep.evaluation.fused.translate import Changed, Translator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 class _Column(NamedTuple):

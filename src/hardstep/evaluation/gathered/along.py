@@ -14,7 +14,7 @@ from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Cut, Scene
 from hardstep.evaluation.incremental.along import find_dim_argument, find_dims
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def _replace_dims(node: Node, own: list[int]) -> tuple[list[Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene, Sum
 from hardstep.evaluation.gathered.shapes import call_elementwise
 from hardstep.evaluation.incremental.along import find_dims
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def _finish(read: Reader, node: Node, each: Tensor, divisor: Tensor | float) -> Tensor:

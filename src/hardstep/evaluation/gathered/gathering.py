@@ -36,7 +36,7 @@ from hardstep.evaluation.gathered.scene import Cut, Sum
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, start_changes
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 PIECE_BYTES = 2 << 20  # of the largest value of candidates whose examples run together
 PASS_BYTES = 16 << 20  # the same where passes take less time than what calls them

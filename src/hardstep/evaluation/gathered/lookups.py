@@ -10,7 +10,7 @@ from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
 from hardstep.evaluation.incremental.along import find_dims
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def call_embedding(node: Node, scene: Scene) -> Call:

@@ -12,7 +12,7 @@ from hardstep.evaluation.gathered.passes import LEAST_NUMBERS, Pass, load
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass
 from hardstep.evaluation.gathered.scene import Part
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 

@@ -30,7 +30,7 @@ from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass
 from hardstep.evaluation.gathered.scene import Call, Cut, Part
 from hardstep.evaluation.incremental.along import find_dims
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 LEAST_NUMBERS = 2  # of a row
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}

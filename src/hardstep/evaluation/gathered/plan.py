@@ -10,7 +10,7 @@ from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.rows import Region, find_region, plan_rows
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene
 from hardstep.evaluation.incremental.walk import Walk
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 SAVES = 2  # times fewer operations than a product, so that it is left undone
 

@@ -11,7 +11,7 @@ from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Scene
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def call_product(node: Node, scene: Scene) -> Call:

@@ -13,7 +13,7 @@ from hardstep.evaluation.gathered.lifts import Lifts, Pairs
 from hardstep.evaluation.gathered.places import Mixed
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import Call, Cut, Part, Scene, Sum
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 FEW = 0.5  # up to this share of changed rows, only these are computed
 LATE = 4  # operations behind a choice, at most, where a region may begin

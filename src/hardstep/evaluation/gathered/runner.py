@@ -16,7 +16,7 @@ from hardstep.evaluation.gathered.scene import Part
 from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.incremental.walk import Walk, attempt, carry_whole
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 class Runner:

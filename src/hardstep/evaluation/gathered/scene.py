@@ -13,7 +13,7 @@ from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.objectives import Problem
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 
 class Cut(NamedTuple):

@@ -10,7 +10,7 @@ from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place, follow_view
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.scene import ApartRule, Call, Scene
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
 

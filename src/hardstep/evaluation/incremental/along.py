@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hardstep.evaluation.incremental.columns import Column, Columns, Lookup
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def find_dims(node: Node, base: Lookup, new_axes: int = 0) -> list[int] | None:

@@ -19,7 +19,7 @@ from hardstep.evaluation.incremental.changes import (
     column_to_examples,
 )
 from hardstep.evaluation.incremental.columns import Column, Lookup
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 Env = Mapping[int, Change]
 Result = tuple[Change, ...] | None

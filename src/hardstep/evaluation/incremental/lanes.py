@@ -16,7 +16,7 @@ from hardstep.evaluation.incremental.walk import (
     carry_whole,
     start_changes,
 )
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 from hardstep.evaluation.trace.slice import KnowsShapes, check_visible
 
 

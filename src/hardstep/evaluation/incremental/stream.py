@@ -22,7 +22,8 @@ from hardstep.evaluation.memory import DispatchMode, count_operations, find_writ
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
-from hardstep.evaluation.trace.record import Node, Ref, Refused, functional_form
+from hardstep.evaluation.trace.nodes import Node, Ref, Refused
+from hardstep.evaluation.trace.traits import functional_form
 
 STALE = "the forward pass reads a tensor after writing to a view of it"
 WRITES = "the forward pass writes into a parameter"

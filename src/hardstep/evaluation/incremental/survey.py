@@ -22,7 +22,7 @@ from hardstep.evaluation.memory import DispatchMode, count_operations
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
-from hardstep.evaluation.trace.record import Refused
+from hardstep.evaluation.trace.nodes import Refused
 
 Flags = NDArray[np.bool_]  # of every block
 

@@ -17,7 +17,7 @@ from hardstep.evaluation.incremental.columns import Column, KnowsColumns, Lookup
 from hardstep.evaluation.incremental.examples import KnowsExamples, carry_examples
 from hardstep.evaluation.memory import is_memory_error
 from hardstep.evaluation.sandbox import run_vmap
-from hardstep.evaluation.trace.record import Node, Ref, Refused
+from hardstep.evaluation.trace.nodes import Node, Ref, Refused
 from hardstep.evaluation.trace.slice import Slice
 
 Found = TypeVar("Found")

@@ -17,7 +17,7 @@ from hardstep.evaluation.fused.updates import update_sum
 from hardstep.evaluation.gathered.shapes import call_addition, call_copy, call_scaling
 from hardstep.evaluation.ops.elementwise import Build, Operands, elementwise, read
 from hardstep.evaluation.ops.formulas import Term, erf, exp, formula, log, log1p, maximum, where
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def apply(function: Fn, num: int = 1) -> Build:

@@ -26,7 +26,7 @@ from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 # -- columns -----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 Operand = Expr | Number | str | None  # strings are words such as a rounding mode
 Operands = Sequence[Operand]

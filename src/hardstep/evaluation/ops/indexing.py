@@ -37,7 +37,7 @@ from hardstep.evaluation.incremental.examples import (
     run_apart,
 )
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 _along = along_dims()
 

@@ -27,7 +27,7 @@ from hardstep.evaluation.incremental.examples import (
 )
 from hardstep.evaluation.ops.formulas import Term, exp, log1p, minimum
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 _one_per_number = run_apart(always)
 

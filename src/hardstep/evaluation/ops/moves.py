@@ -16,7 +16,7 @@ from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.columns import Lookup
 from hardstep.evaluation.incremental.examples import Env, along_dims, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def _lower_stack(t: Translator, node: Node) -> None:

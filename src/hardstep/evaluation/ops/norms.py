@@ -27,7 +27,7 @@ from hardstep.evaluation.gathered.along import call_layer_norm
 from hardstep.evaluation.incremental.changes import Pairs
 from hardstep.evaluation.incremental.examples import Env, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 def _follow_batch_norm(planner: Planner, node: Node) -> None:

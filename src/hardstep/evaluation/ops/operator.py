@@ -11,7 +11,7 @@ from hardstep.evaluation.fused.translate import Lowering, Make
 from hardstep.evaluation.gathered import ApartRule, RowRule
 from hardstep.evaluation.incremental.columns import ColumnRule, Lookup
 from hardstep.evaluation.incremental.examples import ExamplesRule
-from hardstep.evaluation.trace.record import Node, Ref
+from hardstep.evaluation.trace.nodes import Node, Ref
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from hardstep.evaluation.incremental.along import carry_beside, find_dims
 from hardstep.evaluation.incremental.columns import Column, ColumnRule, Columns, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 # From a node, the size of the axis and the sizes of the parts: where parts start, and their step.
 Starts = Callable[[Node, int, list[int]], tuple[list[int], int]]

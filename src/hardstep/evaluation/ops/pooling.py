@@ -31,7 +31,7 @@ from hardstep.evaluation.incremental.along import find_alone
 from hardstep.evaluation.incremental.columns import Column, Columns
 from hardstep.evaluation.incremental.examples import always, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 Windows = Callable[[Node, Shape, Shape], Taps]
 Sizes = Callable[[Node, Taps, Shape, Shape], list[Tensor]]

@@ -34,7 +34,7 @@ from hardstep.evaluation.incremental.changes import Examples, Pairs
 from hardstep.evaluation.incremental.columns import Column, Lookup, slices_of
 from hardstep.evaluation.incremental.examples import Env, Result, always, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 
 def find_factors(node: Node) -> Factors:

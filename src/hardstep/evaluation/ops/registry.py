@@ -21,7 +21,7 @@ from hardstep.evaluation.ops import (
     views,
 )
 from hardstep.evaluation.ops.operator import Registry
-from hardstep.evaluation.trace.record import Node, Record
+from hardstep.evaluation.trace.nodes import Node, Record
 
 REGISTRY = Registry(
     operator

@@ -15,7 +15,7 @@ from hardstep.evaluation.gathered.along import call_along
 from hardstep.evaluation.incremental.along import carry_beside
 from hardstep.evaluation.incremental.examples import along_dims, run_apart
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 # From values less their maximum, and the sum of their exponentials.
 Finish = Callable[[Graph, Expr, Expr], Expr]

@@ -35,7 +35,7 @@ from hardstep.evaluation.incremental.examples import (
     run_apart,
 )
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 _apart = run_apart(along_dims())
 

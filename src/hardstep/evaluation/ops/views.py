@@ -20,7 +20,7 @@ from hardstep.evaluation.incremental.examples import Check, Env, along_dims, run
 from hardstep.evaluation.ops.arithmetic import keep
 from hardstep.evaluation.ops.elementwise import elementwise
 from hardstep.evaluation.ops.operator import Operator
-from hardstep.evaluation.trace.record import Node
+from hardstep.evaluation.trace.nodes import Node
 
 Order = Callable[[Node, int], list[int]]  # the old dimensions of each new one, of so many
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 from torch import Tensor
 
-from hardstep.evaluation.trace.record import Passage, Recorder, Ref
+from hardstep.evaluation.trace.nodes import Passage, Ref
+from hardstep.evaluation.trace.record import Recorder
 
 MOST = 4096  # passages that are remembered
 

@@ -6,10 +6,9 @@ nothing is traced symbolically, and branches on values are seen as reads of a va
 """
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -19,130 +18,20 @@ from hardstep.evaluation.memory import DispatchMode, find_written
 from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.sandbox import isolate, reseed, show_parts
 from hardstep.evaluation.trace.exits import NoExits
+from hardstep.evaluation.trace.nodes import (
+    Later,
+    Node,
+    Passage,
+    Record,
+    Ref,
+    Refused,
+    TooLarge,
+    Values,
+)
 from hardstep.evaluation.trace.overlap import are_apart
+from hardstep.evaluation.trace.traits import describe, functional_form
 
 _STALE = -1  # the number of a tensor whose memory was written to under another name
-
-
-class Refused(Exception):
-    """The record cannot answer for some candidates; the message says why."""
-
-
-class TooLarge(Refused):
-    """The values of the forward pass take more memory than a record may."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A recorded value, by number."""
-
-    index: int
-
-    def __repr__(self) -> str:
-        return f"%{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operation: references in place of tensors."""
-
-    name: str  # such as `addmm`; without the underscore of an operation in place
-    func: Any  # an OpOverload, functional even where the model's was in place; or None
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]  # −1 for results that are not tensors
-
-    def filled(self, operand: Callable[[Ref], Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments and keyword arguments with something in place of every reference."""
-        args = [_fill(argument, operand) for argument in self.args]
-        return args, {name: _fill(value, operand) for name, value in self.kwargs.items()}
-
-
-class _Traits(NamedTuple):
-    """What is asked of every operation, looked up once: torch takes microseconds to answer."""
-
-    text: str
-    name: str
-    writes: bool
-    is_random: bool
-
-
-_TRAITS: dict[int, tuple[_Traits, Any]] = {}  # by identity: torch hashes an operation in Python
-
-
-def _describe(func: Any) -> _Traits:
-    known = _TRAITS.get(id(func))
-    if known is None:
-        traits = _Traits(
-            str(func),
-            str(func.overloadpacket.__name__),
-            bool(func._schema.is_mutable),
-            torch.Tag.nondeterministic_seeded in func.tags,
-        )
-        known = _TRAITS[id(func)] = traits, func  # which stays, so that its place is not reused
-    return known[0]
-
-
-def _fill(argument: Any, operand: Callable[[Ref], Any]) -> Any:
-    # A twentieth of the time of torch's tree_map, on arguments that are never deep.
-    if isinstance(argument, Ref):
-        return operand(argument)
-    if isinstance(argument, list | tuple):
-        return [_fill(item, operand) for item in argument]
-    return argument
-
-
-class Later(NamedTuple):
-    """A value that nobody has asked for: of a layer that computes several operations in one go."""
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    shape: torch.Size
-    dtype: torch.dtype
-
-
-class Passage(NamedTuple):
-    """Consecutive operations of a record; they hold no tensor, so another record may have them."""
-
-    nodes: tuple[Node, ...]
-    values: tuple[Later | None, ...]  # nothing for those that are made every time
-    refs: tuple[Ref, ...]
-    made: tuple[int, ...]  # their numbers
-    reached: tuple[int, ...]
-    seen: Mapping[str, tuple[int, ...]]  # operation and operands -> results
-    nbytes: int  # that values would take, were they asked for
-
-
-class Values(Sequence[Tensor]):
-    """The base of every value, by number."""
-
-    def __init__(self, kept: Sequence[Tensor | Later]) -> None:
-        self._kept = list(kept)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __getitem__(self, index: Any) -> Any:
-        value = self._kept[index]
-        if isinstance(value, Later):
-            args = [self[one.index] if isinstance(one, Ref) else one for one in value.args]
-            value = self._kept[index] = value.func(*args, **value.kwargs)
-        return value
-
-
-@dataclass(frozen=True)
-class Record:
-    """The nodes in order, every value's base, and where parameters and the loss are."""
-
-    nodes: tuple[Node, ...]
-    values: Sequence[Tensor]
-    sources: Mapping[str, int]
-    result: int
-    nbytes: int = 0  # taken while recording, apart from parameters and inputs
-    signature: str = ""  # what was computed, without the numbers
-    unrolled: frozenset[int] = frozenset()  # values within torch's recurrent layers
 
 
 def record(
@@ -288,7 +177,7 @@ class Recorder(DispatchMode):
         called = func
         if self.reads_numbers:
             called, refs = self._lift_numbers(func, args, refs, found)
-        inputs, traits = tuple(found), _describe(called)
+        inputs, traits = tuple(found), describe(called)
         written = find_written(func, args, kwargs) if traits.writes else []
         for tensor in written:
             self._before_write(tensor)
@@ -314,7 +203,7 @@ class Recorder(DispatchMode):
         if not self.reached.isdisjoint(inputs):
             self.reached.update(numbers)
         functional = functional_form(called) if written else called
-        name = _describe(functional or called).name
+        name = describe(functional or called).name
         self.nodes.append(Node(name, functional, refs, ref_kwargs, inputs, numbers))
         self.signature.append(key)
         if repeatable and "empty" not in name:
@@ -335,7 +224,7 @@ class Recorder(DispatchMode):
             made: Its result, or what is needed to compute it should it be asked for.
             kwargs: What it was given by name.
         """
-        traits = _describe(func)
+        traits = describe(func)
         key = f"{traits.text} {args} {kwargs}"
         if key in self.seen:
             (number,) = self.seen[key]
@@ -470,10 +359,3 @@ def _show_form(shape: torch.Size, dtype: torch.dtype) -> str:
 def _storage(tensor: Tensor) -> int:
     with unseen():
         return tensor.untyped_storage().data_ptr()
-
-
-def functional_form(func: Any) -> Any:
-    """`add_` -> `add`; None where there is no such twin."""
-    name = str(func.overloadpacket.__name__)
-    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
-    return getattr(packet, func._overloadname, None)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from hardstep.evaluation.trace.record import Node, Record, Ref, Refused
+from hardstep.evaluation.trace.nodes import Node, Record, Ref, Refused
 
 
 class KnowsShapes(Protocol):
