@@ -73,7 +73,9 @@ def counted_operations() -> Iterator[dict[int, float]]:
 
     def counted_leave(opened: OpenTile) -> Any:
         found, block = leave(opened), opened.tile.block
-        totals[block] += PER_LANE * opened.kernel.program.lanes * float(found.work.sum())
+        program = opened.kernel.program
+        done = program.lanes * float(found.work.sum()) + program.filter_work * opened.num
+        totals[block] += PER_LANE * done
         candidates[block] += opened.num
         return found
 

@@ -63,8 +63,9 @@ class Events(Tier):
         except Unfusable as unfit:  # these candidates, not the operations
             return str(unfit)
         work = float(opened.work[:few].double().mean())
-        after = count_work(step.record, kernel.program.after)  # of torch, behind the cuts
-        if EVENT_COST * work * kernel.program.lanes + after > step.forward_work:
+        # Products with patches, and what torch computes behind the cuts, are no events.
+        plain = kernel.program.filter_work + count_work(step.record, kernel.program.after)
+        if EVENT_COST * work * kernel.program.lanes + plain > step.forward_work:
             raise Refused("a candidate changes so much that whole forward passes take less")
         walk, begun = Walk(part, REGISTRY), {opened.tile: opened}
 
@@ -107,7 +108,8 @@ class Events(Tier):
         kernel = self._kernel(step, span, step.slice(span).nodes)
         size = self._tile_size(step, kernel)
         tiles = [kernel.run(step.candidates, tile).work for tile in span.tiles(size)]
-        operations = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
+        followed = float(torch.cat(tiles).double().mean()) * kernel.program.lanes
+        operations = followed + kernel.program.filter_work
         return TierReport(EVENTS, "", size, Cost(2 * operations, 8 * operations))
 
 

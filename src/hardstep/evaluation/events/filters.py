@@ -49,8 +49,6 @@ def write_filter(w: JointWriter, kind: Kind, vectors: int, is_grouped: bool) -> 
             group = w.let(f"udiv i64 {unit}, {each}")
             read = w.offset(kind, patches, w.let(f"mul i64 {group}, {size}"))
         members.append(Member(slot, line, read, w.let(f"mul i64 {unit}, {vectors}")))
-        work = w.let(f"mul i64 {vectors}, {taps}")
-        w.count_work(w.let(f"select i1 {here}, i64 {work}, i64 0"), number)
     at = w.zero()
     most = w.find_size(vectors)
     for few in [most, vectors % most] if vectors % most else [most]:

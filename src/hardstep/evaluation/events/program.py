@@ -212,6 +212,12 @@ class Program:
         """Candidates of a group, which share what joint stages read of weights and pictures."""
         return 1 if self.sums else TOGETHER
 
+    @property
+    def filter_work(self) -> int:
+        """Multiply-adds of a candidate's changed filters with patches; kernels count the others."""
+        patched = [entry for entry in self.entries if entry.has_patches]
+        return self.examples * sum(len(entry.places) * entry.length for entry in patched)
+
     def list_added(self) -> list[Table]:
         """Numbers of the base that differences are added to."""
         adding = [stage for stage in self.stages if stage.adds]
