@@ -2,7 +2,8 @@
 
 The stages in their order, and the files that hold them:
 
-    expressions            what a kernel computes, as a graph over lanes (one example per lane)
+    expressions            what a kernel computes, over lanes (one example per lane)
+    graph                  ... and how expressions are made, each of them once
     tables                 what the tables hold that it reads
     translate              a recorded forward pass as expressions, node by node, as `ops` says
     stacks                 ... values stacked along a new axis, such as time
