@@ -14,6 +14,9 @@ The stages in their order, and the files that hold them:
     plan                   whether a block of parameters can be fused, and how its change enters
     schedule               which expression is computed in which loop, and where it need not be
     emit                   the kernel as LLVM assembly: loops over examples and candidates
+    emit_loops             ... loops over the axes of layers
+    emit_changes           ... lists of what changes, and the products that read them
+    emit_draft             ... what is written so far: names, places, functions
     outline                ... what stands in many places, as functions
     emit_expressions       ... the instructions of one expression
     emit_reductions        ... sums, extremes and choices along an axis
