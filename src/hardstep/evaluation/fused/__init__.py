@@ -11,6 +11,7 @@ The stages in their order, and the files that hold them:
     parts                  ... one unit of an axis, or some of them
     updates                ... sums with a product
     sums                   ... reductions, and sums over examples, which end a kernel
+    kernel_plan            what a plan consists of
     plan                   whether a block of parameters can be fused, and how its change enters
     schedule               which expression is computed in which loop, and where it need not be
     emit                   the kernel as LLVM assembly: loops over examples and candidates
@@ -36,7 +37,8 @@ Nothing here is for users; `tiers` is what calls it.
 
 from hardstep.evaluation.fused.bind import Kernel
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.plan import KernelPlan, plan_kernel
+from hardstep.evaluation.fused.kernel_plan import KernelPlan
+from hardstep.evaluation.fused.plan import plan_kernel
 from hardstep.evaluation.fused.record_tables import Tables
 from hardstep.evaluation.fused.schedule import count_bytes, count_operations
 

@@ -9,14 +9,14 @@ from torch import Tensor
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import run_kernel
 from hardstep.evaluation.fused.expressions import Unfusable
-from hardstep.evaluation.fused.layouts import Inputs, respond
-from hardstep.evaluation.fused.plan import (
+from hardstep.evaluation.fused.kernel_plan import (
     ColumnEntry,
     Entry,
     KernelPlan,
     LayerEntry,
     LinearEntry,
 )
+from hardstep.evaluation.fused.layouts import Inputs, respond
 from hardstep.evaluation.fused.record_tables import Tables
 from hardstep.evaluation.fused.tables import Displaced, OfRecord, Replaced, Units
 from hardstep.evaluation.incremental.columns import Column, carry_columns, slices_of
