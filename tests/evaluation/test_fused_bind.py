@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardstep.evaluation.fused import bind
+from hardstep.evaluation.fused import record_tables
 from hardstep.evaluation.fused.layouts import (
     CONSTANT_SHARE,
     SEVERAL,
@@ -131,6 +131,6 @@ def test_losses_of_batches_with_constant_inputs_are_those_of_plain_passes(
         seen.append(find_varying(table, num_examples))
         return seen[-1]
 
-    monkeypatch.setattr(bind, "find_varying", watched)
+    monkeypatch.setattr(record_tables, "find_varying", watched)
     check_losses(given, name, subspace, dtype)
     assert any(inputs.varying is not None for inputs in seen)

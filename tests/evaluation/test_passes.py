@@ -7,7 +7,8 @@ from torch import nn
 
 from hardstep.evaluation import Problem, gathered_tier
 from hardstep.evaluation.fused.compile import run_kernel
-from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Graph, Reduction
+from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Reduction
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.gathered import gathering, runner
 from hardstep.evaluation.gathered.outer import Outer, multiply_both
 from hardstep.evaluation.gathered.row_code import Output, write_pass

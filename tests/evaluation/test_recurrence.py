@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from hardstep import PolyStep
 from hardstep.evaluation import Incremental, ModelObjective, Problem
-from hardstep.evaluation.fused import emit, plan
+from hardstep.evaluation.fused import emit, emit_draft, plan
 from hardstep.evaluation.trace.overlap import are_apart
 from hardstep.evaluation.trace.recurrence import CELLS, unroll
 from hardstep.nn import build
@@ -246,9 +246,9 @@ def test_loops_that_are_functions_give_the_same_bits(name, monkeypatch):
     problem = problem_of(name, torch.float32, steps=3)
     candidates = candidates_for(problem.model, RowWise(2), dim=3, scale=0.7)
     inline = ModelObjective(problem, Incremental()).losses(candidates)
-    monkeypatch.setattr(emit, "COPIES", 0)
+    monkeypatch.setattr(emit_draft, "COPIES", 0)
     monkeypatch.setattr(emit, "MANY_LOOPS", 0)
-    monkeypatch.setattr(emit, "CACHE_BYTES", 0)
+    monkeypatch.setattr(emit_draft, "CACHE_BYTES", 0)
     outlined = Incremental()
     assert torch.equal(ModelObjective(problem, outlined).losses(candidates), inline)
     assert set(outlined.notes.values()) == {"fused"}

@@ -7,17 +7,14 @@ from hardstep.evaluation.objectives import (
     ClosureObjective,
     Evaluator,
     FunctionObjective,
-    LossFunction,
     ModelObjective,
     Objective,
-    Problem,
-    call_model,
-    check_loss_fn,
-    make_objective,
     own_evaluator,
 )
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.problem import LossFunction, Problem, call_model
 from hardstep.evaluation.sandbox import isolate
+from hardstep.evaluation.step_arguments import check_loss_fn, make_objective
 from hardstep.evaluation.tiers import Incremental
 
 __all__ = [

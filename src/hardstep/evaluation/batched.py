@@ -24,8 +24,8 @@ from hardstep.errors import HardstepError
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, Describe, Explanation, TierReport, measure_step
 from hardstep.evaluation.memory import DispatchMode, Findings, LiveBytes, is_memory_error
-from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate, reseed, run_vmap
 from hardstep.evaluation.sharing import ByTiles, Questions, ask_once
 from hardstep.evaluation.verify import find_contradiction

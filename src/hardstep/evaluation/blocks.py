@@ -39,9 +39,9 @@ from hardstep.evaluation.incremental.changes import Change, Stacked
 from hardstep.evaluation.incremental.survey import Reach
 from hardstep.evaluation.incremental.walk import Walk
 from hardstep.evaluation.memory import LiveBytes
-from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
 from hardstep.evaluation.ops import REGISTRY, count_work
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.tiling import Tiling, even_out, tile_among_threads, tile_evenly
 from hardstep.evaluation.trace.nodes import Record
 from hardstep.evaluation.trace.slice import Slice

@@ -23,7 +23,7 @@ from hardstep._torch import tree_leaves
 from hardstep.evaluation.advice import advise
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.memory import DispatchMode, LiveBytes, count_operations
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate
 from hardstep.evaluation.trace.nodes import Record
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.explain import Cost, TierReport
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate
 from hardstep.evaluation.sharing import ByTiles, Questions, ask_once
 

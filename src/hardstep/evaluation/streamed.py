@@ -26,8 +26,8 @@ from hardstep.evaluation.incremental.stream import follow
 from hardstep.evaluation.incremental.survey import Reach, survey
 from hardstep.evaluation.incremental.walk import start_changes
 from hardstep.evaluation.memory import LiveBytes
-from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.tiling import Tiling
 from hardstep.evaluation.trace.nodes import Record, Refused
 

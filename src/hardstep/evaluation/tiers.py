@@ -52,10 +52,10 @@ from hardstep.evaluation.explain import (
 )
 from hardstep.evaluation.gathered_tier import Gathered
 from hardstep.evaluation.memory import Findings
-from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import ONE_BY_ONE, OneByOne
 from hardstep.evaluation.opened import OpenStep
 from hardstep.evaluation.ops import REGISTRY
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sharing import Opened, Piece, Questions, ask_without_misfits
 from hardstep.evaluation.streamed import STREAMED, Cut, Streamed, cut
 from hardstep.evaluation.trace.nodes import Record, Refused, TooLarge

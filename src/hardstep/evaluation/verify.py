@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.candidates import Candidates, Span
-from hardstep.evaluation.objectives import Problem
 from hardstep.evaluation.onebyone import OneByOne
+from hardstep.evaluation.problem import Problem
 
 COMPARED = 8  # candidates of a block, spread over it
 TOLERANCE = 0.01  # of the largest change of a loss among them

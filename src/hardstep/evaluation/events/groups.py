@@ -22,15 +22,8 @@ from hardstep.evaluation.events.stages import each_listed, list_once
 from hardstep.evaluation.events.writer import SlotNames, Writer
 from hardstep.evaluation.fused.emit_expressions import emit_elementwise
 from hardstep.evaluation.fused.emit_vectors import Value
-from hardstep.evaluation.fused.expressions import (
-    Access,
-    Constant,
-    Elementwise,
-    Expr,
-    Graph,
-    Kind,
-    Read,
-)
+from hardstep.evaluation.fused.expressions import Access, Constant, Elementwise, Expr, Kind, Read
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.schedule import reachable
 
 MOST_NODES = 400  # of one stage: LLVM's time grows faster than the text

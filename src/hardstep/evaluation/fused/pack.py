@@ -110,7 +110,7 @@ class PackedKernelWriter(KernelWriter):
     def _loop_over_candidates(self) -> str:
         low, high = self.listed
         scan = self._record(self._scan)
-        self.names.clear()  # of lanes side by side
+        self.d.names.clear()  # of lanes side by side
         pack = self._record(self._pack)
         finish = self._record(self._finish)
         return _FRAME.format(
@@ -129,16 +129,16 @@ class PackedKernelWriter(KernelWriter):
         """Columns of a candidate, side by side; the lanes that differ go on the lists."""
         v = self.v
         self._compute_lanes(reachable([*self.program.exits, *self.sources]), 0)
-        self.mask = self._find_mask()
+        self.d.mask = self._find_mask()
         start = v.let(f"mul i64 %local, {self.lanes}")
         for source, place in zip(self.sources, self.columns, strict=True):
-            at = v.offset(source.kind, self._point_to(place), start)
-            v.store(source.kind, self.names[id(source)], at, source.kind.num_bytes)
+            at = v.offset(source.kind, self.d.point_to(place), start)
+            v.store(source.kind, self.d.names[id(source)], at, source.kind.num_bytes)
         for place in self.sums:
             for half in (0, 1):
-                at = v.offset(Kind.F64, self._point_to(place), self._find_sum("%local", half))
+                at = v.offset(Kind.F64, self.d.point_to(place), self._find_sum("%local", half))
                 v.line(f"store double 0.0, ptr {at}")
-        every = v.let(f"bitcast {v.type(Kind.I1)} {self.mask} to i{self.lanes}")
+        every = v.let(f"bitcast {v.type(Kind.I1)} {self.d.mask} to i{self.lanes}")
         for half in (0, 1):
             moved = v.let(f"lshr i{self.lanes} {every}, {half * self.half}")
             bits = v.let(f"trunc i{self.lanes} {moved} to i{self.half}")
@@ -161,7 +161,7 @@ class PackedKernelWriter(KernelWriter):
         v.line(f"{at} = phi i64 [ {place}, %{before} ], [ {at_next}, %{loop} ]")
         lane = v.let(f"call {integer} @llvm.cttz.{integer}({integer} {left}, i1 true)")
         number = v.let(f"add i64 {start}, {v.let(f'zext {integer} {lane} to i64')}")
-        address = v.offset(Kind.I32, self._point_to(self.lists[half]), at)
+        address = v.offset(Kind.I32, self.d.point_to(self.lists[half]), at)
         v.line(f"store i32 {v.let(f'trunc i64 {number} to i32')}, ptr {address}")
         v.line(f"{at_next} = add i64 {at}, 1")
         v.line(f"store i64 {at_next}, ptr {count}")
@@ -183,15 +183,15 @@ class PackedKernelWriter(KernelWriter):
         steps = ", ".join(f"i64 {lane}" for lane in indices * 2)
         place = v.binary("add", Kind.I64, v.splat("%k", Kind.I64), f"<{steps}>")
         ends = self._join(Kind.I64, *(self._splat_half(end) for end in ("%low", "%high")))
-        self.mask = v.compare("icmp slt", Kind.I64, place, ends)
+        self.d.mask = v.compare("icmp slt", Kind.I64, place, ends)
         part = f"<{self.half} x i32>"
         loaded = []
         for place_of in self.lists:
-            at = v.offset(Kind.I32, self._point_to(place_of), "%k")
+            at = v.offset(Kind.I32, self.d.point_to(place_of), "%k")
             loaded.append(v.let(f"load {part}, ptr {at}, align 4"))
         numbers = self._join(Kind.I32, *loaded)
         rest = ", ".join(f"i32 {self.half * half}" for half in (0, 1) for _ in indices)
-        numbers = v.select(self.mask, Kind.I32, numbers, f"<{rest}>")
+        numbers = v.select(self.d.mask, Kind.I32, numbers, f"<{rest}>")
         self._take_apart(numbers)
         v.line("br label %go")
         self._finish_lanes("go")
@@ -219,15 +219,15 @@ class PackedKernelWriter(KernelWriter):
         candidates = v.binary("add", Kind.I64, self.local, v.splat("%c0", Kind.I64))
         every = v.constant(True, Kind.I1)
         for source, place in zip(self.sources, self.columns, strict=True):
-            found = gather(v, source.kind, self._point_to(place), wide, every)
-            self.names[id(source)] = found
+            found = gather(v, source.kind, self.d.point_to(place), wide, every)
+            self.d.names[id(source)] = found
         v.packed = Packed(examples, candidates)
 
     def _add_up(self, slot: int, difference: Expr) -> None:
         """Add every lane's difference to its candidate's sum over that half of the examples."""
-        v = self.v
-        value = v.select(self.mask, Kind.F64, self.names[id(difference)], v.constant(0.0, Kind.F64))
-        sums = self._point_to(self.sums[slot - self._outputs()[0]])
+        v, new = self.v, self.d.names[id(difference)]
+        value = v.select(self.d.mask, Kind.F64, new, v.constant(0.0, Kind.F64))
+        sums = self.d.point_to(self.sums[slot - self._outputs()[0]])
         for lane in range(self.lanes):
             local = v.let(f"extractelement {v.type(Kind.I64)} {self.local}, i64 {lane}")
             at = v.offset(Kind.F64, sums, self._find_sum(local, lane // self.half))
@@ -241,7 +241,7 @@ class PackedKernelWriter(KernelWriter):
         candidate = v.let("add i64 %c0, %f")
         for slot, place in zip(self._outputs(), self.sums, strict=True):
             low, high = (
-                v.let(f"load double, ptr {v.offset(Kind.F64, self._point_to(place), at)}")
+                v.let(f"load double, ptr {v.offset(Kind.F64, self.d.point_to(place), at)}")
                 for at in (self._find_sum("%f", 0), self._find_sum("%f", 1))
             )
             at = v.offset(Kind.F64, f"%p{slot}", candidate)

@@ -6,51 +6,28 @@ they meet an example (quantizers, transposes) stays with torch.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hardstep.evaluation.candidates import Candidates, Span
 from hardstep.evaluation.fused.compile import compile_kernel
 from hardstep.evaluation.fused.expressions import Access, Expr, Move, Product, Unfusable
-from hardstep.evaluation.fused.pack import choose_writer
-from hardstep.evaluation.fused.states import KnowsRows, State, enter_rows, find_state
-from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
-from hardstep.evaluation.fused.translate import (
-    Changed,
-    KnowsLanes,
-    Lookup,
-    Merged,
-    Program,
-    Translator,
+from hardstep.evaluation.fused.kernel_plan import (
+    ColumnEntry,
+    Factors,
+    KernelPlan,
+    LayerEntry,
+    LinearEntry,
+    Operators,
+    Rows,
 )
-from hardstep.evaluation.incremental.columns import Column, KnowsColumns, carry_parameters
+from hardstep.evaluation.fused.pack import choose_writer
+from hardstep.evaluation.fused.states import State, enter_rows, find_state
+from hardstep.evaluation.fused.tables import Entering, Matrix, Part, Slab, Table, Units
+from hardstep.evaluation.fused.translate import Changed, Lookup, Merged, Translator
+from hardstep.evaluation.incremental.columns import Column, carry_parameters
 from hardstep.evaluation.trace.nodes import Node, Record
 
-
-class Factors(NamedTuple):
-    """A product left · right + bias, by the numbers of its values."""
-
-    left: int
-    right: int
-    bias: int | None
-
-
-class KnowsKernels(KnowsLanes, KnowsColumns, KnowsRows, Protocol):
-    """What has to be known about an operator to make a kernel of it."""
-
-    @property
-    def factors(self) -> Callable[[Node], Factors] | None:
-        """What a matrix product multiplies."""
-
-    @property
-    def order(self) -> Callable[[Node, int], list[int]] | None:
-        """The old dimensions of each new one, of so many."""
-
-
-Operators = Mapping[str, KnowsKernels]
-Rows = Matrix | Slab
 MAX_LANES = 6_000  # expressions outside loops, each compiled where it stands
 CACHE_BYTES = 6 << 20  # of weights that are read again at every time step
 
@@ -60,57 +37,6 @@ class Axes(NamedTuple):
 
     examples: int  # how many there are
     other: int  # which of the two is not the examples', such as time
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A product x·W through which a change of W (and of its bias) reaches the examples."""
-
-    output: int
-    examples: Matrix | Slab  # what meets W
-    old: Matrix | Slab  # what comes of it
-    right: int
-    bias: int | None
-
-
-@dataclass(frozen=True)
-class ColumnEntry(Entry):
-    """New columns, made by torch."""
-
-    column: int  # the table, as below
-
-
-@dataclass(frozen=True)
-class LinearEntry(Entry):
-    """New columns, made by the kernel from moves along directions."""
-
-    shift: int
-    responses: int | None  # nothing if directions are single inputs: then these are read
-    places: int
-    lengths: int
-
-
-@dataclass(frozen=True)
-class LayerEntry(Entry):
-    """Whole layers, made by the kernel from moves along dense directions."""
-
-    responses: int
-    particles: int
-    lengths: int
-
-
-@dataclass
-class KernelPlan:
-    """One block's kernel, without the numbers of a step."""
-
-    program: Program
-    operators: Operators
-    before: list[Node] = field(default_factory=list)  # on parameters alone, by torch
-    after: list[Node] = field(default_factory=list)  # on sums over examples, by torch
-    entries: list[ColumnEntry | LinearEntry | LayerEntry] = field(default_factory=list)
-    text: str = ""
-    lanes: int = 0
-    scratch: int = 0
 
 
 def plan_kernel(

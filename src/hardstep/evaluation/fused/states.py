@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from torch import Size
 
-from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Graph, Kind
+from hardstep.evaluation.fused.expressions import Access, Expr, Fn, Kind
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.stacks import keep_stack, read_old
 from hardstep.evaluation.fused.tables import Replaced
 from hardstep.evaluation.fused.translate import Changed, Lookup, Make, Stack, Translator

@@ -16,16 +16,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from hardstep.evaluation.fused.expressions import (
-    KINDS,
-    Access,
-    Expr,
-    Fn,
-    Graph,
-    Kind,
-    Stretch,
-    Unfusable,
-)
+from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Kind, Stretch, Unfusable
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.tables import Flat, Matrix, PerExample, Replaced, Table
 from hardstep.evaluation.incremental.columns import Column
 from hardstep.evaluation.trace.nodes import Node, Ref

@@ -7,7 +7,8 @@ import torch
 from torch import Size, Tensor
 
 from hardstep.evaluation.fused.compile import run_kernel
-from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Graph, Kind, Reduction
+from hardstep.evaluation.fused.expressions import KINDS, Access, Fn, Kind, Reduction
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.gathered.passes import LEAST_NUMBERS, Pass, load
 from hardstep.evaluation.gathered.reader import Reader
 from hardstep.evaluation.gathered.row_code import Output, write_pass

@@ -12,16 +12,8 @@ from typing import Protocol
 
 from torch import Size, Tensor
 
-from hardstep.evaluation.fused.expressions import (
-    KINDS,
-    Access,
-    Expr,
-    Fn,
-    Graph,
-    Kind,
-    Read,
-    Unfusable,
-)
+from hardstep.evaluation.fused.expressions import KINDS, Access, Expr, Fn, Kind, Read, Unfusable
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.schedule import reachable
 from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer

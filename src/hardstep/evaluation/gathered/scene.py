@@ -12,7 +12,7 @@ from hardstep.evaluation.gathered.deferred import Deferred
 from hardstep.evaluation.gathered.outer import Outer
 from hardstep.evaluation.gathered.places import Mixed, Place
 from hardstep.evaluation.incremental.columns import Column
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.trace.nodes import Node, Record
 
 

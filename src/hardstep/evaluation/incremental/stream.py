@@ -19,7 +19,7 @@ from hardstep.evaluation.incremental.changes import Stacked, stack
 from hardstep.evaluation.incremental.lanes import Lane, Operators
 from hardstep.evaluation.incremental.merge import Held
 from hardstep.evaluation.memory import DispatchMode, count_operations, find_written
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
 from hardstep.evaluation.trace.nodes import Node, Ref, Refused

@@ -19,7 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hardstep._torch import storage_key, unseen
 from hardstep.evaluation.candidates import Candidates
 from hardstep.evaluation.memory import DispatchMode, count_operations
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate, reseed
 from hardstep.evaluation.trace.exits import NoExits
 from hardstep.evaluation.trace.nodes import Refused

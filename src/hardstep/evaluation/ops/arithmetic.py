@@ -3,15 +3,8 @@
 import math
 from dataclasses import replace
 
-from hardstep.evaluation.fused.expressions import (
-    COMPARISONS,
-    Expr,
-    Fn,
-    Graph,
-    Kind,
-    Number,
-    Unfusable,
-)
+from hardstep.evaluation.fused.expressions import COMPARISONS, Expr, Fn, Kind, Number, Unfusable
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.translate import Translator
 from hardstep.evaluation.fused.updates import update_sum
 from hardstep.evaluation.gathered.shapes import call_addition, call_copy, call_scaling

@@ -8,14 +8,8 @@ import torch
 from torch import Tensor
 
 from hardstep.evaluation.events.elementwise import follow_elementwise
-from hardstep.evaluation.fused.expressions import (
-    KINDS,
-    Expr,
-    Graph,
-    Kind,
-    Number,
-    Unfusable,
-)
+from hardstep.evaluation.fused.expressions import KINDS, Expr, Kind, Number, Unfusable
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.stacks import lower_alike
 from hardstep.evaluation.fused.translate import Make, Translator, find_kind
 from hardstep.evaluation.gathered import Builder

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import reduce
 from types import NoneType
 
-from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Kind, Number
+from hardstep.evaluation.fused.expressions import Expr, Fn, Kind, Number
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.ops.elementwise import Build, Operands, read
 
 

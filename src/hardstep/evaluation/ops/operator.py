@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from hardstep.evaluation.events.planner import Follow, Sides
-from hardstep.evaluation.fused.plan import Factors
+from hardstep.evaluation.fused.kernel_plan import Factors
 from hardstep.evaluation.fused.translate import Lowering, Make
 from hardstep.evaluation.gathered import ApartRule, RowRule
 from hardstep.evaluation.incremental.columns import ColumnRule, Lookup

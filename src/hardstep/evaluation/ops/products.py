@@ -25,7 +25,7 @@ from hardstep.evaluation.fused.expressions import (
     Stretch,
     Unfusable,
 )
-from hardstep.evaluation.fused.plan import Factors
+from hardstep.evaluation.fused.kernel_plan import Factors
 from hardstep.evaluation.fused.stacks import find_slab, read_old
 from hardstep.evaluation.fused.tables import Displaced, Flat, Matrix, Slab, Weight
 from hardstep.evaluation.fused.translate import Changed, Merged, Translator

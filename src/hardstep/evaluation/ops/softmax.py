@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from hardstep.evaluation.events.shares import follow_softmax
-from hardstep.evaluation.fused.expressions import Expr, Fn, Graph, Reduction, Unfusable
+from hardstep.evaluation.fused.expressions import Expr, Fn, Reduction, Unfusable
+from hardstep.evaluation.fused.graph import Graph
 from hardstep.evaluation.fused.stacks import find_stack, keep_stack, read_part, wrap
 from hardstep.evaluation.fused.sums import read_along
 from hardstep.evaluation.fused.translate import Changed, Translator

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hardstep._torch import list_watchers, undispatched, unseen
 from hardstep.evaluation.memory import DispatchMode, find_written
-from hardstep.evaluation.objectives import Problem
+from hardstep.evaluation.problem import Problem
 from hardstep.evaluation.sandbox import isolate, reseed, show_parts
 from hardstep.evaluation.trace.exits import NoExits
 from hardstep.evaluation.trace.nodes import (
