@@ -22,7 +22,7 @@ _Task = Annotated[
         help="Use this task: snn, mlp (also called mnist), int8, binary, ternary, staircase, "
         "argmax, moe, csnn, bcnn; a forecast: etth1, etth1-relative, etth1-int8, etth1-gates, "
         "waves; a classifier of text: sst2, sst2-argmax, reviews; a head on frozen features: "
-        "head-smooth, head-int8, head-binary; a policy's: cartpole, acrobot, mountaincar, "
+        "head-smooth, head-int8, head-binary; a policy: cartpole, acrobot, mountaincar, "
         "pendulum, swimmer, hopper, gym:ID; or your own as path/to/file.py:name."
     ),
 ]
@@ -31,7 +31,8 @@ _Data = Annotated[
     Option(
         help="Use this data set: digits (bundled), mnist, or fashion (csnn and bcnn). The last two "
         "are read from the folder that HARDSTEP_DATA names, or downloaded once; with mnist, argmax "
-        "uses Fashion-MNIST and moe both. sst2-smollm2 puts heads on a language model's features."
+        "uses Fashion-MNIST and moe both. With sst2-smollm2, heads use a language model's "
+        "features. Other tasks find their data themselves."
     ),
 ]
 _Match = Annotated[
@@ -62,7 +63,8 @@ _Ray = Annotated[
     str | None,
     Option(
         metavar="[ADDRESS]",
-        help="Use Ray for these processes: on the cluster at this address, or on this machine.",
+        help="Use Ray for these processes, on the cluster at this address. Without an address, "
+        "start Ray on this machine.",
     ),
 ]
 MOST_SEEDS = 10_000  # every run is planned before the first; a slip of the keyboard is refused
@@ -79,8 +81,8 @@ class TrainOptions:
     precision: Annotated[
         str,
         Option(
-            help="Train a policy whose hidden units, or whose weights if it is linear, are "
-            "float, int8 or binary."
+            help="Train a policy whose hidden units are float, int8 or binary. A linear policy has "
+            "such weights instead."
         ),
     ] = "float"
     seed: Annotated[int, Option(help="Derive every random number of the run from this seed.")] = 0
@@ -120,7 +122,7 @@ class TrainOptions:
         _flag("--coverage", "Print which hypotheses of the convergence theorem the run met."),
     ] = False
     gif: Annotated[
-        bool, _flag("--gif", "Write a film of the trained policy, too, beside the picture.")
+        bool, _flag("--gif", "Write a film of the trained policy beside the picture.")
     ] = False
     json: _Json = False
 
@@ -137,7 +139,7 @@ class EvaluateOptions:
         str | None,
         Option(
             metavar="FILE.py:NAME",
-            help="Name the task it was trained on, if it is your own; its file is run.",
+            help="Name the task it was trained on, if it is your own. Its file is run.",
         ),
     ] = None
     json: _Json = False
@@ -249,8 +251,8 @@ class MaxsatOptions:
     preset: Annotated[
         str,
         Option(
-            help="Search with these settings: signs, or paper, which is what the runs printed in "
-            "the paper had."
+            help="Search with these settings: signs, or paper, those of the runs printed in the "
+            "paper."
         ),
     ] = "signs"
     polish: Annotated[
@@ -290,7 +292,7 @@ class DiagnoseOptions:
     ] = None
     pairs: Annotated[
         bool,
-        _flag("--pairs", "Print how many mirrored probes of all weights, such as MeZO's, cancel."),
+        _flag("--pairs", "Print how many pairs of mirrored probes, as in MeZO, have equal losses."),
     ] = False
     json: _Json = False
 
