@@ -21,8 +21,8 @@ EVALUATOR = "hardstep.evaluation.tiers"
 KERNEL = "hardstep.evaluation.fused.bind"
 PARTS = {  # functions by part; none of them calls another one
     "base pass": (f"{EVALUATOR}.record",),
-    "products with directions": (f"{KERNEL}.Kernel._own",),
-    "kernels": (f"{KERNEL}.call",),
+    "products with directions": (f"{KERNEL}.respond",),
+    "kernels": (f"{KERNEL}.run_kernel",),
 }
 
 

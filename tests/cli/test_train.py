@@ -233,7 +233,7 @@ def test_another_name_of_a_task_trains_resumes_and_records_the_task_itself(tmp_p
 
 def test_a_checkpoint_of_another_model_is_one_sentence(finished):
     folder, _ = finished
-    done = hardstep("diagnose", "snn", "--checkpoint", folder / "checkpoint.pt")
+    done = hardstep("diagnose", "snn", "--checkpoint", folder)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "does not fit the model of snn" in done.stderr

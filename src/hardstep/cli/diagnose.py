@@ -7,7 +7,7 @@ from typing import Any
 
 from hardstep import nn as hard
 from hardstep import tasks
-from hardstep.cli.evaluate import restore
+from hardstep.cli.evaluate import find_checkpoint, restore
 from hardstep.cli.files import check_picture, with_ending
 from hardstep.cli.options import DiagnoseOptions
 from hardstep.cli.output import print
@@ -33,7 +33,8 @@ def run_diagnose(options: DiagnoseOptions) -> int:
         check_picture(options.picture, "--picture")
     model = hard.build(task.model, options.seed)
     if options.checkpoint is not None:
-        restore(model, checkpoints.load(options.checkpoint)["model"], options.checkpoint, task)
+        path = find_checkpoint(options.checkpoint)
+        restore(model, checkpoints.load(path)["model"], path, task)
     dataset = task.data(options.seed)
     try_model(task, dataset, model)
     train = dataset.train

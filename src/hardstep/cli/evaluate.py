@@ -31,10 +31,14 @@ META: dict[str, Callable[[object], bool]] = {
 }
 
 
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint, or the one in the folder of a run."""
+    return path / CHECKPOINT if path.is_dir() else path
+
+
 def run_evaluate(options: EvaluateOptions) -> int:
     """Score validation and test; returns the exit code."""
-    path = options.checkpoint
-    path = path / CHECKPOINT if path.is_dir() else path
+    path = find_checkpoint(options.checkpoint)
     saved = checkpoints.load(path)
     meta = read_meta(saved, path)
     task = choose_task(options, path, meta["task"], meta["data"])

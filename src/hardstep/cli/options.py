@@ -285,7 +285,10 @@ class DiagnoseOptions:
     ] = None
     checkpoint: Annotated[
         Path | None,
-        Option(help="Examine the weights of this checkpoint. The default is the initial weights."),
+        Option(
+            help="Examine the weights of this checkpoint.pt, or of the one in this folder. The "
+            "default is the initial weights."
+        ),
     ] = None
     picture: Annotated[
         Path | None, Option(help="Draw the share of flat pairs over the radius to this file.")
