@@ -2,7 +2,7 @@
 
 hidden      relu, tanh, int8 or binary (see `stacks`)
 weights     float; int8, binary or ternary values, read from float parameters
-hidden = 0  a linear policy
+hidden = 0  a linear policy; it starts at zero, where no action is preferred
 
 INT8 weights have the scale max|w|/127 of their tensor. Actions are clipped or compared, so training
 may enlarge weights without end: levels fixed in advance would pin them at the last one.
@@ -65,6 +65,9 @@ class Policy(nn.Module):
             TransformedLinear(before, after, transform=WEIGHTS[weights])
             for before, after in zip(sizes, sizes[1:], strict=False)
         )
+        if not hidden:  # there are no units that a random start would have to tell apart
+            for parameter in self.parameters():
+                nn.init.zeros_(parameter)
         # Running sums in float64: they are statistics, not weights, and part of the checkpoint.
         self.register_buffer("mean", torch.zeros(observations, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(observations, dtype=torch.float64))
