@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from hardstep.errors import ConfigError
 from hardstep.nn import (
+    AbsMax,
     Binary,
     BinaryConv2d,
     BinaryLinear,
@@ -30,7 +31,7 @@ from hardstep.nn import (
     ternarize,
 )
 
-HARD = [Quantize(), Quantize(scale=0.05, bits=4), Binary(), Ternary()]
+HARD = [Quantize(), Quantize(scale=0.05, bits=4), AbsMax(), Binary(), Ternary()]
 
 
 @given(st.integers(1, 8), st.floats(1e-3, 1.0))
@@ -49,6 +50,32 @@ def test_quantizing_rounds_to_the_nearest_level_and_clamps_at_the_ends():
 def test_quantizing_twice_changes_nothing():
     weight = torch.randn(100, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(quantize(quantize(weight)), quantize(weight), rtol=0.0, atol=0.0)
+
+
+@given(st.integers(2, 8), st.floats(-1e4, 1e4), st.integers(0, 1000))
+def test_absmax_keeps_the_largest_weight_and_rounds_the_others_to_its_levels(bits, size, seed):
+    weight = size * torch.randn(3, 5, generator=torch.Generator().manual_seed(seed)).double()
+    rounded, scale = AbsMax(bits)(weight), AbsMax(bits).scale(weight)
+    place = weight.abs().argmax()
+    torch.testing.assert_close(rounded.ravel()[place], weight.ravel()[place])
+    assert (rounded - weight).abs().max() <= 0.5 * scale * (1 + 1e-9)
+    codes = rounded / scale
+    torch.testing.assert_close(codes, codes.round())
+    assert codes.abs().max() <= 2 ** (bits - 1) - 0.5
+
+
+@given(st.integers(-60, 60), st.integers(0, 1000))
+def test_absmax_never_saturates_however_far_weights_have_grown(power, seed):
+    weight = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed)).double()
+    factor = 2.0**power
+    assert torch.equal(AbsMax()(factor * weight), factor * AbsMax()(weight))
+
+
+def test_absmax_leaves_zeros_and_scales_every_tensor_of_a_stack_by_itself():
+    assert torch.equal(AbsMax()(torch.zeros(2, 3)), torch.zeros(2, 3))
+    stack = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(0))
+    stack *= torch.tensor([1e-3, 1.0, 50.0, 0.0])[:, None, None]
+    assert torch.equal(torch.vmap(AbsMax())(stack), torch.stack([AbsMax()(one) for one in stack]))
 
 
 def test_the_sign_of_zero_is_plus_one():
@@ -74,7 +101,7 @@ def test_a_linear_layer_computes_with_its_transformed_parameters(transform):
     layer = build(lambda: TransformedLinear(6, 4, transform=transform), 0)
     nn.init.uniform_(layer.bias, generator=torch.Generator().manual_seed(0))
     inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
-    bias = transform(layer.bias) if isinstance(transform, Quantize) else layer.bias
+    bias = transform(layer.bias) if transform.covers_bias else layer.bias
     expected = inputs @ transform(layer.weight).T + bias
     torch.testing.assert_close(layer(inputs), expected)
 
@@ -87,7 +114,7 @@ def test_a_convolution_computes_with_its_transformed_parameters(transform, dims)
     layer = build(lambda: kind(2, 3, 3, stride=2, padding=1, transform=transform), 0)
     nn.init.uniform_(layer.bias, generator=torch.Generator().manual_seed(0))
     inputs = torch.randn(2, 2, *[5] * dims, generator=torch.Generator().manual_seed(1))
-    bias = transform(layer.bias) if isinstance(transform, Quantize) else layer.bias
+    bias = transform(layer.bias) if transform.covers_bias else layer.bias
     expected = plain(inputs, transform(layer.weight), bias, stride=2, padding=1)
     torch.testing.assert_close(layer(inputs), expected)
 
@@ -186,6 +213,7 @@ def test_no_gradient_reaches_a_hard_weight(hard):
     [
         (lambda: Quantize(scale=0.0), "Quantize: scale must be a number > 0 and finite, got 0.0"),
         (lambda: Quantize(bits=0), "Quantize: bits must be a whole number >= 1, got 0"),
+        (lambda: AbsMax(bits=1), "AbsMax: bits must be a whole number >= 2, got 1"),
         (lambda: Ternary(threshold=-1.0), "Ternary: threshold must be > 0, got -1.0"),
     ],
 )

@@ -73,6 +73,34 @@ def test_candidates_together_have_the_losses_of_plain_passes(activation, weights
     assert torch.allclose(found, plain.evaluate(proposal, seeds, None, minus_return), atol=1e-10)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_a_linear_policy_starts_at_zero_and_hidden_units_start_apart(weights):
+    space = Continuous((-1.0, -1.0), (1.0, 1.0))
+    linear = nn.build(lambda: Policy(5, space, 0, weights=weights), seed=1)
+    assert not any(parameter.any() for parameter in linear.parameters())
+    units = nn.build(lambda: Policy(5, space, 4, weights=weights), seed=1).layers[0].weight
+    assert len(units.unique(dim=0)) == 4
+
+
+@pytest.mark.parametrize("kind", ["float", "int8"])
+def test_the_first_policy_stands_still_where_an_action_is_a_number(kind):
+    policy = Policy(3, Continuous((-1.0, -2.0), (1.0, 0.5)), 0, weights=kind, normalize=True)
+    assert not policy.act(np.random.default_rng(0).normal(size=(20, 3))).any()
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_int8_weights_of_any_size_act_nearly_as_in_float(size):
+    space = Continuous((-1.0, -1.0), (1.0, 1.0))
+    rounded, plain = (Policy(8, space, 0, weights=kind) for kind in ("int8", "float"))
+    with torch.no_grad():
+        for one, other in zip(rounded.parameters(), plain.parameters(), strict=True):
+            one.copy_(size * torch.randn(one.shape, generator=torch.Generator().manual_seed(0)))
+            other.copy_(one)
+    seen = torch.from_numpy(np.random.default_rng(0).normal(size=(100, 8)))
+    wanted = plain(seen)
+    assert (rounded(seen) - wanted).abs().max() < 0.03 * wanted.abs().max()
+
+
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("hidden", [0, 5])
 def test_every_space_and_a_linear_policy_act_alone_as_together(space, hidden):

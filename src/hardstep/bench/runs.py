@@ -46,7 +46,7 @@ from hardstep.training import (
 )
 
 POINTS = 40  # of a curve, about
-PLAYED_POINTS = 160  # if as many steps as the task has were taken; a population's are far fewer
+PLAYED_POINTS = 160  # at most; fewer of a population, which takes few of the task's steps
 TRIALS = 3  # steps, at least, that tell how long one takes
 MOST_TRIALS = 100  # where most steps answer from a plan of before
 MOST_STEPS = 2.0**53  # of any budget; a larger number of them is no whole float
@@ -214,7 +214,7 @@ def _train(
         Validation(
             Batches(dataset.valid, task.batch_size, seed, shuffle=False),
             task.metric,
-            every=max(1, steps // (POINTS if played is None else PLAYED_POINTS)),
+            every=max(1, steps // POINTS) if played is None else -(-steps // PLAYED_POINTS),
             selects=task.selects,
         ),
         loss_fn=task.loss_fn,

@@ -2,6 +2,7 @@
 
 from hardstep.nn.build import build
 from hardstep.nn.quantized import (
+    AbsMax,
     Binary,
     BinaryConv2d,
     BinaryLinear,
@@ -41,6 +42,7 @@ from hardstep.nn.tokens import ArgmaxSelfAttention, EncoderLayer, SoftmaxSelfAtt
 from hardstep.nn.wake import WakeReport, Woken, wake
 
 __all__ = [
+    "AbsMax",
     "ArgmaxAttention",
     "ArgmaxSelfAttention",
     "Binary",

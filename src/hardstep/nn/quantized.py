@@ -1,6 +1,7 @@
 """Layers whose weights pass through a step function before use.
 
     quantized  clamp(round(w / scale), -2^(b-1), 2^(b-1) - 1) * scale
+    absmax     round(w / s) * s, with s = max|w| / (2^(b-1) - 1) over the tensor
     binary     sign(w) * scale, with sign(0) = +1
     ternary    sign(w) * 1[|w| >= threshold]
 
@@ -82,6 +83,32 @@ class Quantize(WeightTransform):
         nn.init.normal_(weight, std=0.1)
         if bias is not None:
             nn.init.zeros_(bias)
+
+
+@dataclass(frozen=True)
+class AbsMax(WeightTransform):
+    """Fixed-point weights and bias whose scale follows the largest number of each tensor.
+
+    Nothing is clamped, so weights may grow without end, as those of a clipped linear policy do.
+    """
+
+    bits: int = 8
+    covers_bias = True
+
+    def __post_init__(self) -> None:
+        check_count("AbsMax: bits", self.bits, 2)
+
+    def scale(self, weight: Tensor) -> Tensor:
+        """The distance between two levels; a constant to autograd."""
+        levels = 2 ** (self.bits - 1) - 1
+        smallest = levels * torch.finfo(weight.dtype).tiny
+        scale: Tensor = weight.detach().abs().amax().clamp_min(smallest) / levels
+        return scale
+
+    def __call__(self, weight: Tensor) -> Tensor:
+        """Multiples of the tensor's scale."""
+        scale = self.scale(weight)
+        return torch.round(weight / scale) * scale
 
 
 @dataclass(frozen=True)

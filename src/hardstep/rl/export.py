@@ -2,7 +2,7 @@
 
     binary   one bit per weight: its sign
     ternary  a second bit, whether the weight is there
-    int8     int8_t and one scale
+    int8     int8_t and a scale for the weights and the biases of a layer
     others   float where a float holds every number exactly, else double
 
 The header has the weights of `Policy.act` to the last bit, computes in double, from the first input
@@ -28,7 +28,7 @@ import hardstep
 from hardstep._checks import show
 from hardstep._files import write_text
 from hardstep.errors import ConfigError
-from hardstep.nn import Binary, Quantize, Ternary, TransformedLinear
+from hardstep.nn import AbsMax, Binary, Ternary, TransformedLinear
 from hardstep.rl.policies import Policy
 from hardstep.rl.spaces import Array, Continuous, Discrete, MultiDiscrete, Space
 from hardstep.rl.stacks import LEVELS, SMALLEST
@@ -209,8 +209,10 @@ def _pack(
 ) -> tuple[str, str]:
     """Keep a layer; returns C for weight `{index}` times `{value}`, and for the bias of unit i."""
     transform = layer.transform
-    if isinstance(transform, Quantize) and _are_codes([weights, bias], transform):
-        return _pack_codes(name, weights, bias, np.float32(transform.scale), constants)
+    if isinstance(transform, AbsMax):
+        scales = [float(transform.scale(tensor)) for tensor in (layer.weight, layer.bias)]
+        if all(map(_are_codes, (weights, bias), scales)):
+            return _pack_codes(name, (weights, bias), scales, constants)
     if isinstance(transform, Binary | Ternary):
         remark = f"signs of {weights.size} weights, one bit each: 1 is +1, 0 is -1"
         constants.append(_bits(f"{name}_signs", weights >= 0, remark))
@@ -229,25 +231,22 @@ def _pack(
 
 
 def _pack_codes(
-    name: str, weights: Array, bias: Array, scale: np.float32, constants: list[Constant]
+    name: str, layer: tuple[Array, Array], scales: list[float], constants: list[Constant]
 ) -> tuple[str, str]:
-    remark = "weights and bias are INT8 numbers times this, in float"
-    constants.append(Constant("float", f"{name}_step", np.array([scale]), remark))
-    for what, numbers in (("weights", weights), ("bias", bias)):
-        codes = np.rint(numbers / float(scale))
-        constants.append(Constant("int8_t", f"{name}_{what}", codes))
+    remark = "weights and biases are INT8 numbers times these, in float"
+    constants.append(_exact(f"{name}_steps", np.array(scales), remark))
+    for what, numbers, scale in zip(("weights", "bias"), layer, scales, strict=True):
+        constants.append(Constant("int8_t", f"{name}_{what}", np.rint(numbers / scale)))
     # The cast rounds as Python does where a machine computes with more digits than a float has.
-    code = f"(double)(float)({name}_{{}}[{{}}] * {name}_step[0])"
-    return f"{code.format('weights', '{index}')} * {{value}}", code.format("bias", "i")
+    code = f"(double)(float)({name}_{{}}[{{}}] * {name}_steps[{{}}])"
+    return f"{code.format('weights', '{index}', 0)} * {{value}}", code.format("bias", "i", 1)
 
 
-def _are_codes(arrays: list[Array], transform: Quantize) -> bool:
+def _are_codes(numbers: Array, scale: float) -> bool:
     """Whether INT8 codes times a scale in float give back the numbers to the last bit."""
-    scale = np.float32(transform.scale)
-    numbers = np.concatenate(arrays)
-    codes = np.rint(numbers / float(scale)).astype(np.float32)
-    fits = bool((np.abs(codes + 0.5) < 128).all())
-    return fits and bool(((codes * scale).astype(np.float64) == numbers).all())
+    codes = np.rint(numbers / scale).astype(np.float32)
+    fits = bool((np.abs(codes) < 128).all())
+    return fits and bool(((codes * np.float32(scale)).astype(np.float64) == numbers).all())
 
 
 def _choose(space: Space, name: str, constants: list[Constant]) -> tuple[str, str]:

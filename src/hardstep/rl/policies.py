@@ -2,7 +2,10 @@
 
 hidden      relu, tanh, int8 or binary (see `stacks`)
 weights     float; int8, binary or ternary values, read from float parameters
-hidden = 0  a linear policy
+hidden = 0  a linear policy; it starts at zero, where no action is preferred
+
+INT8 weights have the scale max|w|/127 of their tensor. Actions are clipped or compared, so training
+may enlarge weights without end: levels fixed in advance would pin them at the last one.
 """
 
 from collections.abc import Mapping
@@ -12,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from hardstep._checks import check_count, check_name
-from hardstep.nn import Binary, Quantize, Ternary, TransformedLinear, WeightTransform
+from hardstep.nn import AbsMax, Binary, Ternary, TransformedLinear, WeightTransform
 from hardstep.nn.quantized import Identity
 from hardstep.rl.spaces import Array, Space
-from hardstep.rl.stacks import ACTIVATIONS, LEVELS, SMALLEST, Stack
+from hardstep.rl.stacks import ACTIVATIONS, SMALLEST, Stack
 
 WEIGHTS: dict[str, WeightTransform] = {
     "float": Identity(),
-    "int8": Quantize(scale=2.0 / LEVELS),  # weights of a policy are of order one
+    "int8": AbsMax(),
     "binary": Binary(),
     "ternary": Ternary(),
 }
@@ -62,6 +65,9 @@ class Policy(nn.Module):
             TransformedLinear(before, after, transform=WEIGHTS[weights])
             for before, after in zip(sizes, sizes[1:], strict=False)
         )
+        if not hidden:  # there are no units that a random start would have to tell apart
+            for parameter in self.parameters():
+                nn.init.zeros_(parameter)
         # Running sums in float64: they are statistics, not weights, and part of the checkpoint.
         self.register_buffer("mean", torch.zeros(observations, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(observations, dtype=torch.float64))
@@ -89,8 +95,9 @@ class Policy(nn.Module):
             assert isinstance(layer, TransformedLinear)
             name = f"{prefix}layers.{number}"
             weight, bias = tensors[f"{name}.weight"].detach(), tensors[f"{name}.bias"].detach()
-            weight = layer.transform(weight)
-            bias = layer.transform(bias) if layer.transform.covers_bias else bias
+            transform = torch.vmap(layer.transform)  # each policy's tensor has its own scale
+            weight = transform(weight)
+            bias = transform(bias) if layer.transform.covers_bias else bias
             layers.append(
                 (
                     np.ascontiguousarray(weight.double().cpu().numpy()),
