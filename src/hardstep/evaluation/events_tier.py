@@ -23,6 +23,7 @@ from hardstep.evaluation.tiling import Tiling
 from hardstep.evaluation.trace.nodes import Node, Refused
 
 EVENT_COST = 3  # operations of a forward pass in the time of one with events, about
+FEW = 8  # candidates whose operations decide: whole groups for two threads
 EVENT_BYTES = 64 << 20  # of a tile's channels that enter and of values that leave
 SCRATCH_BYTES = 256 << 20  # of a thread, for changed values
 
@@ -56,7 +57,7 @@ class Events(Tier):
             return reason
         size = self._tile_size(step, kernel)
         first = next(span.tiles(size))
-        few = min(first.num, step.candidates.per_particle)
+        few = min(first.num, FEW)
         try:
             opened = _open(step, kernel, first, few)
             opened.run(0, few)
