@@ -97,3 +97,13 @@ def test_a_record_names_the_command_that_made_it(called, module, command, monkey
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setattr(sys, "argv", [called, "train", "snn"])
     assert provenance()["command"] == command
+
+
+def test_a_record_names_no_folder_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    far, near = tmp_path.parent / "elsewhere" / "task.py", tmp_path / "runs" / "one.jsonl"
+    words = ["train", str(far), f"--records={near}", "--out", "runs/two"]
+    monkeypatch.setattr(sys, "argv", ["hardstep", *words])
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=None))
+    wanted = "hardstep train task.py --records=runs/one.jsonl --out runs/two"
+    assert provenance()["command"] == wanted

@@ -15,7 +15,6 @@ marked and measured again by the next run.
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -37,6 +36,7 @@ from benchmarks.step import (
 from benchmarks.step.network_rows import BATCH as NETWORK_BATCH
 from benchmarks.step.network_rows import BY_NAME as NETWORKS
 from benchmarks.step.rows import BY_NAME, Row
+from hardstep._files import describe_command
 
 WEIGHTS = records.BENCHMARKS.parent / "runs" / "bench-networks"  # after ten steps; kept
 BUSY = 0.5  # a load average above this will show in the numbers
@@ -147,7 +147,7 @@ def _record(
     load = os.getloadavg()[0]
     if load > BUSY:
         print(f"{name}: load average is {load:.1f}; stop other work first", flush=True)
-    place = records.circumstances(_command(), options.threads)
+    place = records.circumstances(describe_command(), options.threads)
     place["machine"]["wait"] = options.wait
     place |= {"batch": plan.batch_size, "repeats": options.repeats}
     for record in kind.measure(kind.rows[name], plan):
@@ -180,10 +180,6 @@ def _known(options: argparse.Namespace, name: str, kind: str, needs_theirs: bool
         if alike and (not needs_theirs or record["theirs"]):
             return True
     return False
-
-
-def _command() -> str:
-    return shlex.join(["python", "-m", "benchmarks.step", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -207,7 +207,17 @@ def describe_command() -> str:
         name = f"python -m {module}"
     elif called.suffix == ".py" and not module:
         name = f"python {called.name}"
-    return " ".join([name, *sys.argv[1:]])
+    return " ".join([name, *map(_shorten_path, sys.argv[1:])])
+
+
+def _shorten_path(word: str) -> str:
+    """Without the folders of an absolute path: they are this machine's, not the run's."""
+    option, sign, value = word.rpartition("=")
+    path = Path(value)
+    if not path.is_absolute():
+        return word
+    inside = path.is_relative_to(Path.cwd())
+    return f"{option}{sign}{path.relative_to(Path.cwd()) if inside else path.name}"
 
 
 @cache
