@@ -32,12 +32,12 @@ def write_filter(w: JointWriter, kind: Kind, vectors: int, is_grouped: bool) -> 
         is_grouped: Whether filters of several groups read several patches.
     """
     slots = w.slots(kind)
-    lines, units, stride = w.pointer(), w.pointer(), w.pointer()
+    lines, units, num_candidates = w.pointer(), w.pointer(), w.pointer()
     taps, patches = w.word(), w.line_of("%b")
     each, size = w.word(), w.word()  # filters of a group, numbers of its patches
     present = w.find_members()
     # Behind the last candidate stands a line of zeros, for members that are not there.
-    nobody = w.read("i64", stride, "0")
+    nobody = w.read("i64", num_candidates, "0")
     members = []
     for number, slot in enumerate(slots):
         own = w.let(f"add i64 %c, {number}")
